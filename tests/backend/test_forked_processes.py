@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from unity_collage.cost.method import Method
+from unity_collage.measure.client import LOADED
 from unity_collage.processes import forking
 from unity_collage.processes.child import Child
 
@@ -48,7 +49,7 @@ def answer(child: Child) -> str:
 
 
 def test_several_processes_have_one_template_and_leave_nothing() -> None:
-    with Child(MODULE, HELLO, 60) as first, Child(MODULE, HELLO, 60) as second:
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as first, Child(MODULE, HELLO, 60, loaded=LOADED) as second:
         assert "KeyError" in answer(first) and "KeyError" in answer(second)
         below = pids_below(template())
         assert len(below) == 4  # a supervisor and a worker each
@@ -56,10 +57,10 @@ def test_several_processes_have_one_template_and_leave_nothing() -> None:
 
 
 def test_a_process_that_is_closed_before_it_has_begun_leaves_nothing() -> None:
-    child = Child(MODULE, HELLO, 60)
+    child = Child(MODULE, HELLO, 60, loaded=LOADED)
     child.start()
     child.close()
-    with Child(MODULE, HELLO, 60) as later:
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as later:
         assert "KeyError" in answer(later)
         pid, last = template(), time.monotonic() + 60
         while len(pids_below(pid)) > 2 and time.monotonic() < last:  # the first has to see that it is alone
@@ -70,16 +71,16 @@ def test_a_process_that_is_closed_before_it_has_begun_leaves_nothing() -> None:
 
 
 def test_another_setting_of_a_library_is_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Child(MODULE, HELLO, 60) as first:
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as first:
         answer(first)
         monkeypatch.setenv("TVM_NUM_THREADS", "1")
-        with Child(MODULE, HELLO, 60) as second:
+        with Child(MODULE, HELLO, 60, loaded=LOADED) as second:
             second.start()
             assert len(pids_below(template())) == 2
 
 
 def test_a_template_that_is_killed_takes_its_forks_along_and_others_start_without_it() -> None:
-    with Child(MODULE, HELLO, 60) as child:
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as child:
         assert "KeyError" in answer(child)
         os.kill(template(), signal.SIGKILL)
         forking._templates[0]._process.wait()

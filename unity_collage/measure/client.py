@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,12 @@ LOGGER = logging.getLogger(__name__)
 Answer = Cost | Refusal
 
 
+LOADED = tuple(
+    f"unity_collage.measure.{name}" for name in ("bench", "built_kernel", "checker", "computations", "inputs")
+)
+"""What processes that measure kernels or run programs import; their template has it (:mod:`..processes.template`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """Which process measures."""
@@ -35,9 +41,11 @@ class Worker:
     """What it is told besides what all of them are told."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its environment variables besides those that all of them have."""
+    loaded: Sequence[str] = ()
+    """Modules that it imports, if it may be a fork of a process that has them."""
 
 
-ON_CPU = Worker("unity_collage.measure.worker")
+ON_CPU = Worker("unity_collage.measure.worker", loaded=LOADED)
 
 _ATTEMPTS = 2
 """How often a kernel must end the worker to be refused for it."""
@@ -66,7 +74,7 @@ class WorkerClient:
             "objects": objects,
             **worker.hello,
         }
-        self._child = Child(worker.module, hello, timeout_seconds, worker.variables)
+        self._child = Child(worker.module, hello, timeout_seconds, worker.variables, worker.loaded)
         self._met: set[str] = set()
         """The backends whose libraries the process may have loaded."""
 

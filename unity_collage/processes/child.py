@@ -9,7 +9,7 @@ silent, the parent then knows what it was busy with. The parent logs the errors 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -50,10 +50,12 @@ class Child:
         hello: Mapping[str, Any],
         timeout_seconds: float,
         variables: Mapping[str, str] | None = None,
+        loaded: Sequence[str] = (),
     ):
-        """``variables``: environment variables of the process, in addition to those that all processes have."""
+        """``variables`` and ``loaded``: as of :class:`.process.Process`."""
         self._module = module
         self._variables = variables
+        self._loaded = loaded
         self._hello = dict(hello)
         self._timeout_seconds = timeout_seconds
         self._process: Process | None = None
@@ -66,7 +68,8 @@ class Child:
     def start(self) -> None:
         """Start the process if it does not run, without waiting until it is ready."""
         if self._process is None:
-            self._process, self._is_ready = Process(self._module, self._hello, self._variables), False
+            self._process = Process(self._module, self._hello, self._variables, self._loaded)
+            self._is_ready = False
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """The child's reply. When it ends, or is silent for longer than the limit, the reply has a ``reason``."""

@@ -1,4 +1,4 @@
-"""Processes that are forks of a :mod:`.template`, which has TVM loaded: they need not import it."""
+"""Processes that are forks of a :mod:`.template`, which has loaded TVM and other modules before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ..machine.environment import environment, on_usable_cores, usable_cores
@@ -65,16 +65,17 @@ class Forked:
 
 
 class _Template:
-    """A template that runs, and the environment that it was started with."""
+    """A template that runs, what it has loaded, and the environment that it was started with."""
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: Sequence[str]) -> None:
         self._owner = os.getpid()
+        self._loaded = tuple(loaded)
         self._environment = environment()
         self._asked: deque[Forked] = deque()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, on_usable_cores():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "unity_collage.processes.template", str(theirs.fileno())],
+                [sys.executable, "-m", "unity_collage.processes.template", str(theirs.fileno()), *loaded],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -84,10 +85,12 @@ class _Template:
                 start_new_session=True,
             )
 
-    def fits(self, wanted: Mapping[str, str]) -> bool:
-        """Whether a process with the environment ``wanted`` may be a fork of it."""
+    def fits(self, wanted: Mapping[str, str], loaded: Sequence[str]) -> bool:
+        """Whether a process with the environment ``wanted`` and these modules may be a fork of it."""
         names = {*wanted, *self._environment} - _PASSED_ON
-        return all(wanted.get(name) == self._environment.get(name) for name in names)
+        return self._loaded == tuple(loaded) and all(
+            wanted.get(name) == self._environment.get(name) for name in names
+        )
 
     @property
     def is_ours(self) -> bool:
@@ -133,10 +136,13 @@ _failures: list[int] = []
 """The processes whose template has ended by itself: each process of theirs is started anew from then on."""
 
 
-def forked(module: str, connection: int, output: int, wanted: Mapping[str, str]) -> Forked | None:
+def forked(
+    module: str, connection: int, output: int, wanted: Mapping[str, str], loaded: Sequence[str]
+) -> Forked | None:
     """A process that runs ``module`` under a supervisor, with TVM loaded already; None where that is not possible.
 
-    It inherits two file descriptors: ``connection``, and ``output`` for what it prints.
+    It inherits two file descriptors: ``connection``, and ``output`` for what it prints. ``wanted``: its environment
+    variables. ``loaded``: modules that are loaded too; a process has one template, with those of its first fork.
     """
     with _LOCK:
         if _templates and _templates[0].is_ours and _templates[0].has_ended:
@@ -146,8 +152,8 @@ def forked(module: str, connection: int, output: int, wanted: Mapping[str, str])
         if _templates and not _templates[0].is_ours:
             end_template()
         if not _templates:
-            _templates.append(_Template())
-        if not _templates[0].fits(wanted):
+            _templates.append(_Template(loaded))
+        if not _templates[0].fits(wanted, loaded):
             return None
         try:
             return _templates[0].fork(module, connection, output, wanted)

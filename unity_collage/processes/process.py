@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,15 +26,6 @@ STARTING_SECONDS = 300.0
 
 ENDING_SECONDS = 10.0
 """The limit for the end of a process that has closed its connection, and of everything that it has started."""
-
-_WITH_TVM = frozenset(
-    {
-        "unity_collage.measure.worker",
-        "unity_collage.testing.conformance.worker",
-        "unity_collage.profile.worker",
-    }
-)
-"""Modules that need TVM, and measure nothing that depends on what else their process has loaded."""
 
 _MOST_BYTES = 1 << 26
 """The limit for one message of a process."""
@@ -74,17 +65,25 @@ class Process:
 
     A :mod:`.supervisor` between it and this process ends everything that it has started. Its folder for temporary files
     is its own, and is removed. ``variables``: environment variables besides :func:`..machine.environment.environment`.
+    ``loaded``: modules that it imports in any case. With some it is a fork of a :mod:`.template` that has them, and
+    TVM, where that is possible.
     """
 
-    def __init__(self, module: str, hello: Mapping[str, Any], variables: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        module: str,
+        hello: Mapping[str, Any],
+        variables: Mapping[str, str] | None = None,
+        loaded: Sequence[str] = (),
+    ):
         self._scratch = Scratch("worker")
         self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
         wanted = {**environment(), **(variables or {}), "TMPDIR": self._scratch.name}
         with theirs:
             found = None
-            if module in _WITH_TVM:
-                found = forked(module, theirs.fileno(), self._report.fileno(), wanted)
+            if loaded:
+                found = forked(module, theirs.fileno(), self._report.fileno(), wanted, loaded)
             self._supervisor = found or self._started(module, theirs.fileno(), wanted)
         self._received = b""
         with suppress(Gone):  # the first question finds out

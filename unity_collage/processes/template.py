@@ -1,6 +1,6 @@
-"""A process with TVM loaded, which forks others: ``python -m unity_collage.processes.template CONNECTION``.
+"""A process with TVM loaded, which forks others: ``python -m unity_collage.processes.template CONNECTION MODULE...``.
 
-To import TVM and what measures kernels takes seconds. :mod:`.forking` starts one template in a process, and asks it for
+To import TVM and the MODULEs takes seconds. :mod:`.forking` starts one template in a process, and asks it for
 each process that needs them. The fork becomes a :mod:`.supervisor`, as if it had been started by itself. The template
 has one thread, and has loaded no library that makes kernels. It ends when its parent does.
 
@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from importlib import import_module, invalidate_caches
 from typing import Any
 
@@ -24,8 +25,6 @@ from ..ffi import import_without_torch
 from . import supervisor
 
 _MOST_BYTES = 1 << 20
-_LOADED = ("bench", "built_kernel", "checker", "computations", "inputs")
-"""Modules of ``unity_collage.measure`` that the worker imports, and with them most of what others do."""
 
 
 def _become(request: dict[str, Any], connection: int, output: int) -> list[str]:
@@ -56,11 +55,11 @@ def _look_for_modules_in(path: str) -> None:
         invalidate_caches()
 
 
-def main(connection: int) -> None:
+def main(connection: int, loaded: Sequence[str]) -> None:
     """Fork for each request, until the parent closes the connection; returns in forks only, when they have run."""
     import_without_torch("tvm.relax")
-    for module in _LOADED:
-        import_module(f"unity_collage.measure.{module}")
+    for module in loaded:
+        import_module(module)
     gc.collect()
     gc.freeze()  # the collector of a fork would write to all that it shares
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here
@@ -86,4 +85,4 @@ def main(connection: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -15,6 +15,7 @@ from tvm.ir import IRModule
 from ..calling.describe import signature_of
 from ..graph.devices import places_of
 from ..lowering import library_file
+from ..measure.client import LOADED
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
 from ..scratch import Scratch
@@ -54,7 +55,7 @@ class ProgramWorker:
         }
         np.savez(stored, **named)
         hello = {"threads": threads, "inputs": str(stored), "sets": len(sets)}
-        self._child = Child("unity_collage.profile.worker", hello, timeout_seconds)
+        self._child = Child("unity_collage.profile.worker", hello, timeout_seconds, loaded=LOADED)
         self._paths: dict[str, Path] = {}
         self._numbers = count()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...database.rows import FailureKind
 from ...machine.environment import half_of_memory
-from ...measure.client import why_no_answer
+from ...measure.client import LOADED, why_no_answer
 from ...measure.refusal import Refusal
 from ...processes.child import Child, NoAnswer
 
@@ -41,7 +41,7 @@ class Subject:
         path = [*(str(Path(folder).absolute()) for folder in sys.path if folder), str(Path.cwd())]
         self._memory_bytes = memory_bytes or half_of_memory()
         hello = {"path": path, "threads": threads, "memory_bytes": self._memory_bytes}
-        self._child = Child("unity_collage.testing.conformance.worker", hello, timeout_seconds)
+        self._child = Child("unity_collage.testing.conformance.worker", hello, timeout_seconds, loaded=LOADED)
         self._where = where
         self._has_met = False
         self.ended = 0
