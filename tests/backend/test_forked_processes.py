@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from unity_collage.cost.method import Method
-from unity_collage.measure.client import LOADED
+from unity_collage.measure.loaded import LOADED
 from unity_collage.processes import forking
 from unity_collage.processes.child import Child
 
@@ -54,6 +54,24 @@ def test_several_processes_have_one_template_and_leave_nothing() -> None:
         below = pids_below(template())
         assert len(below) == 4  # a supervisor and a worker each
     assert not any(Path(f"/proc/{pid}/stat").exists() for pid in below)
+
+
+def test_a_template_that_was_prepared_is_the_one_that_forks() -> None:
+    forking.prepare(LOADED)
+    pid = template()
+    forking.await_template(60)
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as child:
+        assert "KeyError" in answer(child)
+        assert template() == pid and len(pids_below(pid)) == 2
+
+
+def test_a_template_that_cannot_import_is_not_waited_for() -> None:
+    forking.prepare(["unity_collage.no_such_module"])
+    begin = time.monotonic()
+    forking.await_template(600)
+    assert time.monotonic() - begin < 300
+    with Child(MODULE, HELLO, 60) as child:
+        assert "KeyError" in answer(child)
 
 
 def test_a_process_that_is_closed_before_it_has_begun_leaves_nothing() -> None:

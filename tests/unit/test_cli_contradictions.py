@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_found_before_tvm_is_loaded(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unity_collage.cli.files.os.access", lambda path, _: path != MODEL)
-    monkeypatch.setattr("unity_collage.cli.main.load_tvm", lambda: pytest.fail("TVM is loaded"))
+    monkeypatch.setattr("unity_collage.cli.main.load_for", lambda _: pytest.fail("TVM is loaded"))
     line = f"unity-collage: {MODEL} cannot be read: permission denied"
     assert said(f"explain {MODEL}", capsys) == (FAILED, line)
 

@@ -14,6 +14,7 @@ from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
 from .exit_codes import UsageError
 from .files import check_written
+from .loading import load_for
 from .options import add_devices, add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
@@ -55,7 +56,7 @@ def _compile(options: argparse.Namespace) -> None:
             raise UsageError(
                 "--device chooses by measured costs, and --dry-run has none: leave one of the two out"
             )
-        _load_tvm(options)
+        load_for(options)
         tell_dry_run(options)
         return
     if options.report and options.no_measure:
@@ -131,7 +132,7 @@ def _program(options: argparse.Namespace) -> tuple[Program, KernelCosts | None]:
     explain, costs = options.report is not None, None
     program = kept(options, explain)
     if program is None:
-        _load_tvm(options)
+        load_for(options)
         from .compiling import compiled_by_costs
 
         program, costs = compiled_by_costs(options, explain)
@@ -140,11 +141,3 @@ def _program(options: argparse.Namespace) -> tuple[Program, KernelCosts | None]:
         if not options.quiet:
             tell(f"it was compiled on {when} and is kept: --recompile compiles it again")
     return program, costs
-
-
-def _load_tvm(options: argparse.Namespace) -> None:
-    """Load TVM, and look at the names that could not be checked without it."""
-    load_tvm()
-    from .settings import check_backends
-
-    check_backends(options)

@@ -16,9 +16,9 @@ from .. import __version__
 from ..errors import CollageError, first_line
 from ..machine.environment import use_threads
 from ..runtime.libraries import tvm_runtime
-from . import load_tvm
 from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, UsageError, listed
 from .files import check_read
+from .loading import load_for
 from .logs import logs_shown
 from .mistakes import check_options
 from .options import add_threads
@@ -94,11 +94,7 @@ def _run(options: argparse.Namespace) -> None:
         raise CollageError("TVM is not installed: pip install apache-tvm, and see unity-collage doctor")
     check_read(options)
     if options.command not in _LIGHT:
-        load_tvm()
-        if "backends" in options:
-            from .settings import check_backends
-
-            check_backends(options)
+        load_for(options)
     if options.threads is not None:
         use_threads(options.threads)
     options.run(options)

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import sqrt
-
-import tvm_ffi
+from typing import TYPE_CHECKING
 
 from .. import runtime
-from ..database.costs import CostDatabase
+from ..ffi import tvm_ffi
 from .caches import Caches, reported
 from .environment import environment
 from .fingerprint import machine, text_of
+
+if TYPE_CHECKING:
+    from ..database.costs import CostDatabase
 
 _FACT = "third-level cache"
 _SWEEPS, _TRIALS_SECONDS = 3, 0.08
@@ -43,12 +45,7 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
     if known is None and locked:
         return said
     if known is None:
-        command = [
-            sys.executable,
-            "-m",
-            "unity_collage.processes.launcher",
-            "unity_collage.machine.last_level",
-        ]
+        command = [sys.executable, "-m", "unity_collage.machine.last_level"]
         done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
         known = json.loads(done.stdout)
         store(database, known)

@@ -13,15 +13,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import Any, cast
-
-import tvm_ffi
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import runtime
-from ..database.costs import CostDatabase
+from ..ffi import tvm_ffi
 from . import fingerprint
 from .environment import environment
 from .last_level import caches
+
+if TYPE_CHECKING:
+    from ..database.costs import CostDatabase
 
 LOGGER = logging.getLogger(__name__)
 
@@ -164,7 +165,6 @@ def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
     command = [
         sys.executable,
         "-m",
-        "unity_collage.processes.launcher",
         "unity_collage.machine.peaks",
         threads,
         json.dumps(evict_bytes),

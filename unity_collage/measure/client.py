@@ -19,17 +19,12 @@ from ..database.rows import FailureKind
 from ..machine.environment import half_of_memory
 from ..plan.costs import Cost
 from ..processes.child import STARTING, Child, NoAnswer
+from .loaded import LOADED
 from .refusal import Refusal, ended
 
 LOGGER = logging.getLogger(__name__)
 
 Answer = Cost | Refusal
-
-
-LOADED = tuple(
-    f"unity_collage.measure.{name}" for name in ("bench", "built_kernel", "checker", "computations", "inputs")
-)
-"""What processes that measure kernels or run programs import; their template has it (:mod:`..processes.template`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class _Template:
         self._loaded = tuple(loaded)
         self._environment = environment()
         self._asked: deque[Forked] = deque()
+        self._is_ready = False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, on_usable_cores():
             self._process = subprocess.Popen(
@@ -110,15 +111,28 @@ class _Template:
         self._asked.append(Forked(self))
         return self._asked[-1]
 
+    def await_imports(self, seconds: float) -> None:
+        """Wait until it has imported its modules, or has ended, for at most so many seconds."""
+        with _LOCK:
+            if not self._is_ready and select.select([self._socket], (), (), seconds)[0]:
+                self._received()
+                self._is_ready = True
+
     def read_answers(self) -> None:
         """Take what the template has answered so far."""
         with _LOCK:
-            while self._asked and select.select([self._socket], (), (), 0)[0]:
-                try:
-                    pid, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 1)
-                except OSError:
-                    pid, files = b"", []
+            self.await_imports(0)
+            while self._is_ready and self._asked and select.select([self._socket], (), (), 0)[0]:
+                pid, files = self._received()
                 self._asked.popleft().answered(int(pid or 0), files[0] if files else None)
+
+    def _received(self) -> tuple[bytes, list[int]]:
+        """The next packet with its descriptors; empty where the template has ended."""
+        try:
+            text, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 1)
+        except OSError:
+            return b"", []
+        return text, files
 
     def close(self) -> None:
         """End it, and so all its forks."""
@@ -134,6 +148,20 @@ _templates: list[_Template] = []
 """The template of this process, if it has one."""
 _failures: list[int] = []
 """The processes whose template has ended by itself: each process of theirs is started anew from then on."""
+
+
+def prepare(loaded: Sequence[str]) -> None:
+    """Start the template that :func:`forked` would start, so that it imports ``loaded`` while this process goes on."""
+    with _LOCK:
+        if not _templates and _can_fork():
+            _templates.append(_Template(loaded))
+
+
+def await_template(seconds: float) -> None:
+    """Wait until the template has imported its modules, for at most so many seconds: nothing is measured meanwhile."""
+    with _LOCK:
+        if _templates and _templates[0].is_ours:
+            _templates[0].await_imports(seconds)
 
 
 def forked(

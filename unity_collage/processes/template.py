@@ -4,8 +4,8 @@ To import TVM and the MODULEs takes seconds. :mod:`.forking` starts one template
 each process that needs them. The fork becomes a :mod:`.supervisor`, as if it had been started by itself. The template
 has one thread, and has loaded no library that makes kernels. It ends when its parent does.
 
-A request is a packet of JSON with two file descriptors: the connection of the fork, and the file for what it prints.
-The answer is the number of the fork, with a descriptor of it.
+Its first packet says that it has imported them. A request is a packet of JSON with two file descriptors: the connection
+of the fork, and the file for what it prints. The answer is the number of the fork, with a descriptor of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module, invalidate_caches
 from typing import Any
 
@@ -66,6 +67,8 @@ def main(connection: int, loaded: Sequence[str]) -> None:
     # The connection alone would not tell: a fork of the parent may have a copy of its other end.
     life = os.pidfd_open(os.getppid())
     with socket.socket(fileno=connection) as parent:
+        with suppress(ConnectionError):  # a parent that has ended is noticed below
+            parent.send(b"ready")
         while True:
             if life in select.select([parent, life], (), ())[0]:
                 os._exit(0)

@@ -15,7 +15,7 @@ from tvm.ir import IRModule
 from ..calling.describe import signature_of
 from ..graph.devices import places_of
 from ..lowering import library_file
-from ..measure.client import LOADED
+from ..measure.loaded import LOADED
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
 from ..scratch import Scratch

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...database.rows import FailureKind
 from ...machine.environment import half_of_memory
-from ...measure.client import LOADED, why_no_answer
+from ...measure.client import why_no_answer
+from ...measure.loaded import LOADED
 from ...measure.refusal import Refusal
 from ...processes.child import Child, NoAnswer
 
