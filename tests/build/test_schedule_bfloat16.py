@@ -32,6 +32,7 @@ def convolution(x: relax.Expr, weights: relax.Expr) -> relax.Expr:
 
 CASES: dict[str, tuple[Callable[..., relax.Expr], Sequence[tuple[int, ...]]]] = {
     "chain": (lambda x, y: rounded(nn.relu(op.add(wide(x), wide(y)))), [(4, 200), (4, 200)]),
+    "steps around exp": (lambda x: op.multiply(rounded(op.exp(wide(op.add(x, x)))), x), [(4, 200)]),
     "gelu": (lambda x: rounded(nn.gelu(wide(x))), [(4, 200)]),
     "softmax": (lambda x: rounded(nn.softmax(wide(x))), [(8, 100)]),
     "layer_norm": (

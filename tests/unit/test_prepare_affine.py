@@ -42,6 +42,19 @@ def test_a_factor_per_channel_goes_into_a_convolution_and_its_bias():
     assert_becomes(before, after, a.SCALE_INTO_WEIGHTS)
 
 
+@pytest.mark.parametrize(("weight", "factor"), [(1e30, 1e30), (1e-30, 1e-15)])
+def test_a_factor_stays_where_weights_would_leave_their_type(weight: float, factor: float):
+    weights = relax.const(np.full((4, 3, 3, 3), weight, "float32"))
+    func = scaled(lambda x: relax.op.nn.conv2d(x, weights), (1, 3, 8, 8), np.float32(factor))
+    assert_stays(func, a.SCALE_INTO_WEIGHTS)
+
+
+def test_a_channel_of_zeros_does_not_keep_the_factor_of_others():
+    factors = np.array([0, 1, 2, 3], "float32").reshape(4, 1, 1)
+    func = scaled(lambda x: relax.op.nn.conv2d(x, relax.const(W)), (1, 3, 8, 8), factors)
+    assert "multiply" not in prepared(func, a.SCALE_INTO_WEIGHTS).script()
+
+
 @pytest.mark.parametrize(
     ("make", "factor"),
     [

@@ -13,6 +13,7 @@ from unity_collage.rewrites import arithmetic as a
 from unity_collage.rewrites.sums import UNSTACK_REDUCTION
 
 C = values(3)
+HALVES = np.array([1, 1.5, 2], "float32")
 
 
 def function(make, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> relax.Function:
@@ -77,18 +78,18 @@ def test_constants_in_a_row_are_one():
     @R.function
     def before(x: R.Tensor((2, 3), "float32")):
         with R.dataflow():
-            b = R.add(x, R.const(C))
+            b = R.add(x, R.const(HALVES))
             c = R.add(b, R.const(0.5))
             d = R.multiply(c, R.const(3.0))
-            y = R.multiply(d, R.const(C))
+            y = R.multiply(d, R.const(HALVES))
             R.output(y)
         return y
 
     @R.function
     def after(x: R.Tensor((2, 3), "float32")):
         with R.dataflow():
-            c = R.add(x, R.const(C + 0.5))
-            y = R.multiply(c, R.const(C * 3))
+            c = R.add(x, R.const(HALVES + 0.5))
+            y = R.multiply(c, R.const(HALVES * 3))
             R.output(y)
         return y
 
@@ -211,3 +212,56 @@ def test_a_sum_over_another_axis_of_a_stack_stays():
         return c
 
     assert_stays(func, UNSTACK_REDUCTION)
+
+
+def chained(operator, first: float, second: float, dtype: str = "float32") -> relax.Function:
+    """``x`` with one constant, then with another, by the same operator."""
+    return function(lambda x: operator(operator(x, const(first, dtype)), const(second, dtype)), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("operator", "first", "second", "dtype"),
+    [
+        (relax.op.add, 1e9, -1e9, "float32"),
+        (relax.op.add, 12582912.0, -12582900.0, "float32"),
+        (relax.op.add, 1e8, 1.0, "float32"),
+        (relax.op.multiply, 1e30, 1e-30, "float32"),
+        (relax.op.multiply, 1e-30, 1e30, "float32"),
+        (relax.op.multiply, 3.0, 0.125, "float32"),
+        (relax.op.multiply, 1024.0, 0.125, "float16"),
+    ],
+)
+def test_constants_that_round_between_stay(operator, first: float, second: float, dtype: str):
+    assert_stays(chained(operator, first, second, dtype), a.MERGE_CONSTANTS)
+
+
+@pytest.mark.parametrize(
+    ("operator", "first", "second", "merged"),
+    [
+        (relax.op.add, 0.5, 2.0, 2.5),
+        (relax.op.add, -0.5, -2.0, -2.5),
+        (relax.op.multiply, 0.125, 0.5, 0.0625),
+        (relax.op.multiply, 2.0**40, 3.0, 3 * 2.0**40),
+    ],
+)
+def test_constants_that_do_not_round_between_are_one(operator, first: float, second: float, merged: float):
+    after = function(lambda x: operator(x, const(merged)))
+    assert_becomes(chained(operator, first, second), after, a.MERGE_CONSTANTS)
+
+
+@pytest.mark.parametrize(("second", "merges"), [(-1.0, True), (3.0, True), (-12582912.0, False)])
+def test_a_product_takes_sums_of_constants_unless_they_cancel(second: float, merges: bool):
+    def made(*summands: float) -> relax.Function:
+        def body(x):
+            total = relax.op.matmul(x, const(values(3, 4)))
+            for summand in summands:
+                total = relax.op.add(total, const(summand))
+            return total
+
+        return function(body)
+
+    first = 12582912.0 if not merges else 4.0
+    if merges:
+        assert_becomes(made(first, second), made(first + second), a.MERGE_CONSTANTS)
+    else:
+        assert_stays(made(first, second), a.MERGE_CONSTANTS)

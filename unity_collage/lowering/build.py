@@ -25,6 +25,7 @@ from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
+from .sizes_first import with_sizes_first
 from .staging import staged
 from .torch_operators import with_torch_calls
 from .unknown_shapes import refuse_unknown_shapes
@@ -48,7 +49,7 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         )
         legal = legalized_on_devices(dispatched, legalize_ops())
         scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
-        kernels = with_kernel_targets(scheduled, target)
+        kernels = with_kernel_targets(with_sizes_first(scheduled), target)
         placed = with_placed_constants(kernels)
         lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
         return without_devices_of_calls(lowered)

@@ -24,6 +24,7 @@ from .kernel_targets import with_kernel_targets
 from .own_sizes import with_named_extents, with_own_sizes
 from .pack_weights import packed
 from .set_apart import final_kernels, with_set_apart
+from .sizes_first import with_sizes_first
 from .small_constants import with_filled_constants
 from .sorts_and_scans import dispatched
 from .unknown_shapes import refuse_unknown_shapes
@@ -68,7 +69,7 @@ def _legalized(mod: IRModule) -> IRModule:
     legal = with_named_extents(
         with_own_sizes(legal)
     )  # of casts that read variables only: TVM's passes nest calls in them
-    return _attributed(legal, limits, final)
+    return _attributed(with_sizes_first(legal), limits, final)
 
 
 def _each_function(mod: IRModule, change: Callable[[relax.Function], relax.Function]) -> IRModule:

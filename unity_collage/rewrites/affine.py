@@ -33,6 +33,8 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     scale = per_channel(array if op_name(call) == "relax.multiply" else 1 / array, linear)
     if scale is None:
         return WhyNot(_varies("the factor", array), 2)
+    if (why := linear.why_not_scaled(scale)) is not None:
+        return WhyNot(why, 2)
     if shift is None:
         return linear.scaled(scale)
     summand = per_channel(shift, linear)

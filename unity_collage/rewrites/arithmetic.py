@@ -1,7 +1,8 @@
 """arithmetic: one way to write a sum, a product, a difference, a power.
 
 Normal form: the constant is the right operand; ``x - c`` is ``x + (-c)``; ``x / c`` is ``x * (1 / c)`` where that
-is exact; constants in a row are one; ``x * x`` and ``x ** 2`` are ``square(x)``; ``x + x`` is ``x * 2``.
+is exact; constants in a row are one where no result is rounded otherwise than by its own last bits; ``x * x`` and
+``x ** 2`` are ``square(x)``; ``x + x`` is ``x * 2``.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import numpy as np
 from tvm import relax
 
 from .constants import constant
+from .linear import is_of_product
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .why_not import WhyNot, number_text, shape_text
 
 _COMMUTATIVE = ("relax.add", "relax.multiply", "relax.maximum", "relax.minimum")
+_CANCELLED = 256.0
+"""How many times smaller than its operands a sum of constants is that cancels."""
 _POWERS = {2.0: op.square, 0.5: op.sqrt, -0.5: op.rsqrt}
 
 
@@ -74,8 +78,13 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
         return WhyNot(shared, 2)
     if call.args[0] in scope.before_steps:
         return WhyNot(f"{scope.title(call.args[0])} becomes a step further on, where its last bits matter", 2)
-    merged = first + outer if op_name(call) == "relax.add" else first * outer
+    with np.errstate(all="ignore"):
+        merged = first + outer if op_name(call) == "relax.add" else first * outer
     why = _why_not_merged(first, outer, merged)
+    if why is None and op_name(call) == "relax.add":
+        why = _why_not_summed(first, outer, is_of_product(inner.args[0], scope))
+    elif why is None:
+        why = _why_not_multiplied(first, outer)
     if why is not None:
         return WhyNot(why, 2)
     return relax.Call(call.op, [inner.args[0], constant(merged.astype(outer.dtype))], call.attrs)
@@ -87,6 +96,28 @@ def _why_not_merged(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) ->
         shapes = f"{shape_text(first.shape)} and {shape_text(outer.shape)}"
         return f"constants of the shapes {shapes} would become one of {merged.size} elements, which is larger"
     return None if np.all(np.isfinite(merged)) else "the two constants together are not finite"
+
+
+def _why_not_summed(first: np.ndarray, outer: np.ndarray, of_product: bool) -> str | None:
+    """Why x + (a + b) is not (x + a) + b but for its last bits.
+
+    Constants that cancel round x: ``(x + 2^23) - 2^23`` is a whole number. Where a + b is rounded, an x near -a loses b.
+    A product has lost as much: its own terms were rounded.
+    """
+    exact = first.astype(np.float64) + outer.astype(np.float64)
+    if of_product:
+        cancels = np.max(np.abs(exact)) * _CANCELLED < min(np.max(np.abs(first)), np.max(np.abs(outer)))
+        return "the two constants cancel, and round what they are added to" if cancels else None
+    if np.any(np.sign(first) * np.sign(outer) < 0):
+        return "one constant is negative, the other is not, and the sum with the first is rounded"
+    return None if np.all(exact == first + outer) else "the sum of the two constants is rounded"
+
+
+def _why_not_multiplied(first: np.ndarray, outer: np.ndarray) -> str | None:
+    """Why x * (a * b) is not (x * a) * b but for its last bits: x * a may overflow, and x * a * b not."""
+    one, other = np.abs(first.astype(np.float64)), np.abs(outer.astype(np.float64))
+    along = ((one >= 1) & (other >= 1)) | ((one <= 1) & (other <= 1))
+    return None if np.all(along) else "the product with the first constant may overflow or vanish"
 
 
 def _square(call: Call, scope: Scope) -> Expr | WhyNot | None:

@@ -36,8 +36,31 @@ class Linear:
 
     def scaled(self, scale: np.ndarray) -> Expr:
         """The same call with output channel ``c`` multiplied by ``scale[c]``."""
+        return self.with_weights(self._scaled_weights(scale))
+
+    def why_not_scaled(self, scale: np.ndarray) -> str | None:
+        """Why the type of the weights does not hold them times ``scale``, or None.
+
+        They overflow, or the largest weight of a channel becomes denormal and loses bits.
+        """
+        with np.errstate(over="ignore", under="ignore"):
+            exact, factors = np.abs(self._scaled_weights(scale)), _along_weights(self, scale)
+        name = self.weights.dtype.name
+        limits = np.finfo(np.float32 if name == "bfloat16" else name)
+        if exact.size and not np.max(exact) <= limits.max:
+            return "the weights times the factor overflow"
+        shape = (1,) * (exact.ndim - factors.ndim) + factors.shape
+        of_a_channel = tuple(axis for axis, size in enumerate(shape) if size == 1)
+        largest = np.max(exact, axis=of_a_channel, initial=0.0)
+        given = np.max(np.abs(self.weights), axis=of_a_channel, initial=0.0) * (
+            factors.reshape(largest.shape) != 0
+        )
+        vanishes = np.any((given > 0) & (largest < limits.tiny))
+        return "the weights times the factor are too small for their type" if vanishes else None
+
+    def _scaled_weights(self, scale: np.ndarray) -> np.ndarray:
         wide = np.promote_types(self.weights.dtype, np.float32)
-        return self.with_weights(self.weights * _along_weights(self, scale).astype(wide))
+        return self.weights * _along_weights(self, scale).astype(wide)
 
     def bias_shape(self) -> tuple[int, ...]:
         """Of a bias in normal form."""

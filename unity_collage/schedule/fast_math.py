@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
@@ -12,6 +14,8 @@ from .formulas import FORMULAS, let
 from .stage import Expr, Func, nodes, op_name
 
 _MAX_QUARTERS = 16
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Max, tirx.Min)
+_STEPS = (*_ARITHMETIC, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def rewritten(func: Func) -> Func:
@@ -23,8 +27,24 @@ def rewritten(func: Func) -> Func:
 
 
 def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
-    """A store whose value binds variables, with its casts rewritten by :func:`_converted`."""
-    return tvm_ffi.structural_map(store, (tirx.Cast, _converted)) if nodes(store.value, tirx.Let) else store
+    """A store whose value binds variables, with its casts rewritten by :func:`_converted`, and no step in bfloat16."""
+    if not nodes(store.value, tirx.Let):
+        return store
+    return tvm_ffi.structural_map(store, ((tirx.Cast, _converted), *((kind, _wide) for kind in _STEPS)))
+
+
+def _wide(step: Any) -> Expr:
+    """A step of arithmetic or comparison in bfloat16 -> in float32, and rounded as :func:`_converted` does."""
+    if str(step.a.expr_ty().dtype) != "bfloat16":
+        return step
+    wide = type(step)(_as_float32(step.a), _as_float32(step.b))
+    return _converted(tirx.Cast("bfloat16", wide)) if isinstance(step, _ARITHMETIC) else wide
+
+
+def _as_float32(value: Expr) -> Expr:
+    if isinstance(value, tirx.FloatImm):
+        return tirx.const(value.value, "float32")
+    return _converted(tirx.Cast("float32", value))
 
 
 def _converted(cast: tirx.Cast) -> Expr:
