@@ -34,7 +34,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def _model(rows: int | str = 4, epsilon: float = 0.0) -> onnx.ModelProto:
+def _model(rows: int | str = 4, epsilon: float = 0.0, activation: str = "Relu") -> onnx.ModelProto:
     """``relu(x @ WEIGHT + bias)``, whose bias is an input too, as old files have it."""
     bias = np.full(8, epsilon, np.float32)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 8])
@@ -44,7 +44,7 @@ def _model(rows: int | str = 4, epsilon: float = 0.0) -> onnx.ModelProto:
         [
             helper.make_node("MatMul", ["x", "w"], ["p"]),
             helper.make_node("Add", ["p", "b"], ["s"]),
-            helper.make_node("Relu", ["s"], ["y"]),
+            helper.make_node(activation, ["s"], ["y"]),
         ],
         "whole",
         [x, b],
@@ -98,15 +98,25 @@ print(float(program(np.ones((4, 8), np.float32)).numpy().sum()), "onnx" in sys.m
     assert runtime in capsys.readouterr().out
 
 
+def test_a_runtime_that_makes_numbers_of_nan_is_not_chosen(tmp_path) -> None:
+    if reason := RUNTIMES["openvino"].why_unavailable():
+        pytest.skip(reason)
+    program = uc.compile(_model(), database=tmp_path / "costs.sqlite", refine=QUICK)
+    reasons = {each.name: each.reason for each in program.plan["main"].comparison.programs}
+    assert "makes numbers of NaN" in reasons["openvino, the whole model"]
+    assert not np.isfinite(program(np.full((4, 8), np.nan, np.float32)).numpy()).any()
+
+
 def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
     database = tmp_path / "costs.sqlite"
     backends = ["kernels", "tvm", runtime]
-    program = uc.compile(_model(), backends=backends, database=database, refine=QUICK)
+    model = _model(activation="Neg")
+    program = uc.compile(model, backends=backends, database=database, refine=QUICK)
     report = program.plan["main"].comparison
     name = f"{runtime}, the whole model"
     (theirs,) = [each for each in report.programs if each.name == name]
     assert theirs.seconds and not theirs.reason
-    again = uc.compile(_model(), backends=backends, database=database, refine=QUICK, locked=True)
+    again = uc.compile(model, backends=backends, database=database, refine=QUICK, locked=True)
     assert again.plan["main"].comparison.origin == "database"
     assert again.plan["main"].comparison.winner == report.winner
 

@@ -10,7 +10,7 @@ from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
 from ..plan.comparison import DIFFERS, Prediction, ProgramComparison, ProgramTimes
-from ..profile.inputs import samples_of
+from ..profile.inputs import samples_of, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
@@ -93,7 +93,12 @@ class Comparison:
             return error
         if error > self.settings.tolerance:
             return f"{DIFFERS} from those of {reference} by {error:.0e} of their range"
-        return ""
+        if name not in self.builder.whole_models or why_not_exceptional(self.builder.imported) is not None:
+            return ""
+        lost = self.worker.lost(name, reference)
+        if isinstance(lost, str):
+            return lost
+        return f"it makes numbers of {' and '.join(lost)} in the inputs" if lost else ""
 
     def promising(self) -> list[str]:
         """The programs of plans that are not much slower than the fastest one: their kernels are worth profiling."""

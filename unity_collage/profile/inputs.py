@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..errors import CollageError
+from ..graph.calls import calls, op_name
 from ..graph.shapes import dtype_of, tensor_type
 from ..graph.variants import like_of, sizes_of, variants_in
 from ..measure.inputs import random_inputs, why_not_drawn
 from ..reference.literals import size_of
 
-InputSets = Sequence[Sequence[np.ndarray]]
-"""Inputs of a program, once for each of several sizes."""
+_PICKS = frozenset({"relax.argmax", "relax.argmin", "relax.argsort", "relax.topk"})
+"""Operators whose integers are indexes of their operand, whatever its numbers are."""
 
 _MOST_SETS = 4
 """At how many sizes programs are compared at most: the least, the greatest, and those spread between them."""
@@ -42,6 +43,34 @@ def why_not_comparable(mod: IRModule) -> str | None:
     except CollageError as error:
         return str(error)
     return None
+
+
+def why_not_exceptional(mod: IRModule) -> str | None:
+    """Why programs of ``mod`` are not run on NaN and infinity, or None.
+
+    Integers that are made of them are not defined: as indexes or as conditions they may end the process.
+    """
+    for func in mod.functions.values():
+        if not isinstance(func, relax.Function):
+            continue
+        for block in func.body.blocks:
+            if any(isinstance(binding.value, (relax.If, relax.Function)) for binding in block.bindings):
+                return "it has branches"
+        for call in calls(func):
+            made = {dtype_of(ty) for ty in _tensors([call.ty])}
+            read = {dtype_of(ty) for ty in _tensors([arg.ty for arg in call.args])}
+            makes_indexes = made & {"int32", "int64"} and any("float" in dtype for dtype in read)
+            if makes_indexes and op_name(call) not in _PICKS:
+                return f"{op_name(call)} makes integers of floats"
+    return None
+
+
+def _tensors(types: Sequence[relax.Type]) -> Iterator[relax.TensorType]:
+    for ty in types:
+        if isinstance(ty, relax.TupleType):
+            yield from _tensors(list(ty.fields))
+        elif isinstance(ty, relax.TensorType):
+            yield ty
 
 
 def samples_of(mod: IRModule) -> list[dict[str, int]]:

@@ -19,7 +19,7 @@ from ..measure.loaded import LOADED
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
 from ..scratch import Scratch
-from .inputs import InputSets
+from .exceptional import InputSets
 
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
@@ -104,6 +104,11 @@ class ProgramWorker:
         """The largest difference of outputs from those of ``reference``, over their range; or a reason."""
         reply = self._ask({"ask": "error", "name": name, "reference": reference})
         return reply["reason"] if "reason" in reply else float(reply["error"])
+
+    def lost(self, name: str, reference: str) -> list[str] | str:
+        """The exceptional values in inputs that ``reference`` passes on and the program does not; or a reason."""
+        reply = self._ask({"ask": "lost", "name": name, "reference": reference})
+        return reply["reason"] if "reason" in reply else list(reply["lost"])
 
     def close(self) -> None:
         """End the worker and remove the files."""

@@ -12,6 +12,7 @@ import tvm_ffi
 from .. import runtime
 from ..processes.serving import serve
 from ..program import Program, load
+from .exceptional import InputSets, exceptional_sets, loses
 from .instrument import kernel_seconds
 from .rounds import in_turns
 
@@ -38,7 +39,7 @@ class LoadedPrograms:
 
     def _load(self, name: str, path: str) -> dict[str, Any]:
         program = load(path)
-        self._outputs[name] = [tensor.numpy() for inputs in self._sets for tensor in _flat(program(*inputs))]
+        self._outputs[name] = _results(program, self._sets)
         self._runs[name] = [program.prepared(*inputs) for inputs in self._sets]
         self._programs[name] = program
         return {}
@@ -52,6 +53,15 @@ class LoadedPrograms:
         """The largest difference of any output from that of the reference, over the reference's range."""
         pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
         return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
+
+    def _lost(self, name: str, reference: str) -> dict[str, Any]:
+        """The exceptional values that the reference passes on and the program loses."""
+        lost: list[str] = []
+        for value, sets in exceptional_sets(self._sets):
+            theirs, right = (_results(self._programs[each], sets) for each in (name, reference))
+            if loses(theirs, right):
+                lost.append(value)
+        return {"lost": lost}
 
     def _turns(
         self, names: list[str], rounds: int, round_seconds: float, percentile: float, runs: int
@@ -83,6 +93,10 @@ def _summed(parts: list[list[float]]) -> list[float]:
     """Times whose percentiles are the sums of those of ``parts``."""
     places = np.linspace(0, 1, min(map(len, parts)))
     return np.sum([np.quantile(part, places) for part in parts], axis=0).tolist()
+
+
+def _results(program: Program, sets: InputSets) -> list[np.ndarray]:
+    return [tensor.numpy() for inputs in sets for tensor in _flat(program(*inputs))]
 
 
 def _flat(value: Any) -> list[Any]:

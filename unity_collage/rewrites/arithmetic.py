@@ -101,8 +101,8 @@ def _why_not_merged(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) ->
 def _why_not_summed(first: np.ndarray, outer: np.ndarray, of_product: bool) -> str | None:
     """Why x + (a + b) is not (x + a) + b but for its last bits.
 
-    Constants that cancel round x: ``(x + 2^23) - 2^23`` is a whole number. Where a + b is rounded, an x near -a loses b.
-    A product has lost as much: its own terms were rounded.
+    Constants that cancel round x: ``(x + 2^23) - 2^23`` is a whole number. Where a + b is rounded, an x near -a loses
+    b. A product has lost as much: its own terms were rounded.
     """
     exact = first.astype(np.float64) + outer.astype(np.float64)
     if of_product:
