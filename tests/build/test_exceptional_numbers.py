@@ -72,6 +72,20 @@ def test_sums_are_rounded_before_they_cancel(make, expected: list[float]) -> Non
     np.testing.assert_array_equal(computed(make, x, BIG), [expected])
 
 
+@pytest.mark.parametrize(("make", "exact"), [(op.sinh, np.sinh), (op.cosh, np.cosh)])
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-14), ("bfloat16", 1e-2)])
+def test_hyperbolic_functions_of_all_types(make, exact, dtype: str, rtol: float) -> None:
+    x = np.array([[NAN, INF, -INF, 0, 1, -1, 1e-9, 0.5, -30, 88]]).astype(dtype)
+    wide = x.astype("float64")
+    np.testing.assert_allclose(computed(make, x).astype("float64"), exact(wide), rtol=rtol)
+
+
+def test_tanh_is_one_for_large_numbers() -> None:
+    np.testing.assert_array_equal(computed(op.tanh, X[:, 1:3]), [[1, -1]])
+    x = np.array([[-3e38, -1e9, -20, 1e9]], "float32")
+    assert computed(op.nn.gelu_tanh, x) == pytest.approx(np.array([[0, 0, 0, 1e9]]), abs=1e-30)
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from . import booleans, extrema, half, indexing, norms, numbers
+from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers
 
 LEGALIZATIONS = {
     **indexing.LEGALIZATIONS,
@@ -19,6 +19,7 @@ LEGALIZATIONS = {
     **numbers.LEGALIZATIONS,
     **booleans.LEGALIZATIONS,
     **half.LEGALIZATIONS,
+    **hyperbolic.LEGALIZATIONS,
 }
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 

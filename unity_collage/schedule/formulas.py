@@ -7,7 +7,7 @@ function      error                       formula
 ============  ==========================  =================================================
 exp           1.0e-7 relative             2^n (1 + r + r^2 P4(r)), |r| <= ln(2)/2 in two parts
                                           (the argument reduction of Cody and Waite)
-tanh          3.0e-7 relative             x P5(x^2) / Q4(x^2), |x| cut at 9
+tanh          3.0e-7 relative             x P5(x^2) / Q4(x^2), |x| cut at 9.04
 erf           3.0e-7 relative             x P5(x^2) / Q5(x^2), |x| cut at 3.92
 sigmoid       3.0e-7 relative             1 / (1 + exp(-x)), |x| cut where exp(-x) leaves float32
 sinh, cosh    1.8e-7 relative             exp(|x|/2) twice, halved; below 1 sinh is its series
@@ -45,6 +45,8 @@ _ERF_P = (1.1283791065216064, 0.19040894508361816, 0.05274900794029236, 0.003765
           0.00028488298994489014, 2.0500422124314355e-06)  # fmt: skip
 _ERF_Q = (1.0, 0.5020782947540283, 0.11411009728908539, 0.014969408512115479, 0.0011625553015619516,
           3.809126792475581e-05)  # fmt: skip
+_TANH_IS_ONE = 9.04
+"""From here on tanh rounds to 1, and so does the quotient at this very number: x * (1 + tanh(x)) vanishes below."""
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDER = 12582912.0
@@ -261,6 +263,6 @@ FORMULAS: dict[str, Callable[[Expr], Expr]] = {
     "log": _log,
     "sigmoid": _sigmoid,
     "sinh": _sinh,
-    "tanh": _quotient(_TANH_P, _TANH_Q, 9.0),
+    "tanh": _quotient(_TANH_P, _TANH_Q, _TANH_IS_ONE),
 }
 """By the name of TVM's operator, the function from an argument of type float32 to the formula."""
