@@ -1,4 +1,4 @@
-"""Random chains of operators, compiled, are what numpy makes of them step by step: for NaN, infinity and rounding too."""
+"""Random chains of operators, compiled, are what numpy makes of them step by step, for NaN, infinity and rounding."""
 
 from __future__ import annotations
 
