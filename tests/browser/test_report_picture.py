@@ -302,6 +302,31 @@ def test_what_is_in_sight_of_a_large_picture_is_drawn_whole(browser: str, tmp_pa
     assert lower > 0
 
 
+def test_a_click_draws_a_large_picture_once_and_only_what_is_in_sight(browser: str, tmp_path: Path) -> None:
+    act = """
+        let draws = 0;
+        const own = drawDetail;
+        drawDetail = (...given) => (draws += 1, own(...given));
+        const counts = [1000, 4000].map((number) => {
+            draws = 0;
+            location.hash = address(kernels[number]);
+            mark();
+            return draws;
+        });
+        const {width, height} = shape.window, isInSight = ({x, y, width: wide, height: high}) =>
+            view.x + view.scale * x < width && view.x + view.scale * (x + wide) > 0 &&
+            view.y + view.scale * y < height && view.y + view.scale * (y + high) > 0;
+        const hidden = [...boxes.keys()].filter((number) => !isInSight(places.get(number))).length;
+        const strip = [...at('strip').children].flatMap((part, index) => part.matches('.here') ? [index] : []);"""
+    value = "[counts, boxes.size, hidden, boxes.get(4000).classList.contains('here'), strip]"
+    counts, drawn, hidden, is_here, strip = told(browser, tmp_path, unequal(5000), value, act)
+    assert counts == [1, 1]
+    # Out of sight is the stop of the tab key, at most.
+    assert drawn > 10 and hidden <= 1
+    assert is_here
+    assert strip == [400]
+
+
 def test_the_table_of_many_kernels_is_shown_in_parts(browser: str, tmp_path: Path) -> None:
     count = "at('kernels').tBodies[0].rows.length"
     act = (

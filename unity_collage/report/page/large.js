@@ -40,13 +40,15 @@ function redrawOutline() {
 const inside = (box, area) => box.x < area.right && box.x + box.width > area.left && box.y < area.bottom && box.y + box.height > area.top;
 
 // Called when the view has changed: with elements of their own are the kernels in sight, the chosen one and the stop of
-// the tab key. A little more than what is in sight is drawn, so that not every step of a drag draws.
+// the tab key. In a drag a little more than what is in sight is drawn, so that not every step draws; a jump to
+// another place, such as a click in the table, draws what is in sight only, for somebody waits for it.
 function drawInSight(isChanged) {
   const { width, height } = shape.window, isNear = view.scale >= READABLE;
   const sight = { left: -view.x / view.scale, top: -view.y / view.scale, right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };
   const covers = drawn && drawn.isNear === isNear && (!isNear || (drawn.left <= sight.left && drawn.top <= sight.top && drawn.right >= sight.right && drawn.bottom >= sight.bottom));
   if (covers && !isChanged) return;
-  const [more, higher] = [(sight.right - sight.left) / 4, (sight.bottom - sight.top) / 4];
+  const isDrag = drawn && drawn.isNear && isNear && drawn.left < sight.right && drawn.right > sight.left && drawn.top < sight.bottom && drawn.bottom > sight.top;
+  const [more, higher] = isDrag ? [(sight.right - sight.left) / 4, (sight.bottom - sight.top) / 4] : [0, 0];
   drawn = { isNear, left: sight.left - more, top: sight.top - higher, right: sight.right + more, bottom: sight.bottom + higher };
   const kept = new Set([marked === null ? null : shownFor(marked), stop && stop.dataset.kernel ? Number(stop.dataset.kernel) : null]);
   const wanted = shape.boxes.filter((box) => kept.has(box.kernel) || (isNear && inside(box, drawn)));
@@ -56,16 +58,21 @@ function drawInSight(isChanged) {
 function drawDetail(wanted, isNear) {
   const known = boxes, most = mostSeconds(), numbers = new Set(wanted.map((box) => box.kernel));
   for (const [number, element] of known) if (!numbers.has(number)) element.remove();
-  for (const line of lines) line.element.remove();
   boxes = new Map();
   const added = wanted.map((box) => known.get(box.kernel) || kernelBox(box, most));
   wanted.forEach((box, index) => boxes.set(box.kernel, added[index]));
-  lines = isNear ? shape.lines.filter(({ from, to }) => numbers.has(from) || numbers.has(to)).map(lineOf) : [];
-  detail.prepend(...lines.map((line) => line.element));
+  drawLines(isNear ? shape.lines.filter(({ from, to }) => numbers.has(from) || numbers.has(to)) : []);
   // What is there already stays where it is: it may have the focus.
   detail.append(...added.filter((element) => !element.isConnected));
   if (!stop || !stop.isConnected) setStop(added[0] || null);
   classify();
+}
+
+function drawLines(wanted) {
+  const known = new Map(lines.map((line) => [line.of, line])), kept = new Set(wanted);
+  for (const line of lines) if (!kept.has(line.of)) line.element.remove();
+  lines = wanted.map((line) => known.get(line) || lineOf(line));
+  detail.prepend(...lines.map((line) => line.element).filter((element) => !element.isConnected));
 }
 
 // Far from it a kernel has no element that could be clicked: the nearest one within a few pixels is chosen.

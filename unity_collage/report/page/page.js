@@ -53,14 +53,15 @@ function showHead() {
 
 // One part for each kernel, or for as many together as can still be seen.
 const MOST_PARTS = 500;
+const kernelsAPart = () => Math.max(1, Math.ceil(kernels.length / MOST_PARTS));
 
 function showStrip() {
-  const size = Math.max(1, Math.ceil(kernels.length / MOST_PARTS)), parts = [];
+  const size = kernelsAPart(), parts = [];
   for (let first = 0; first < kernels.length; first += size) parts.push(kernels.slice(first, first + size));
   at("strip").replaceChildren(...parts.map((own) => {
     const { seconds, share } = together(own), most = own.reduce((a, b) => (b.seconds > a.seconds ? b : a));
     const { backend, label } = most.candidate, more = own.length > 1 ? `${count(own.length, "kernel")}, the longest is ` : "";
-    return el("a", { href: address(most), tabindex: "-1", class: kernels.length > 150 ? "dense" : "", "data-first": own[0].number, "data-last": own[own.length - 1].number,
+    return el("a", { href: address(most), tabindex: "-1", class: kernels.length > 150 ? "dense" : "",
       title: `${more}${backend} ${label}; ${duration(seconds)}, ${percent(share)}`, style: `width:${share * 100}%;background:${color(backend)}` });
   }));
 }
@@ -149,9 +150,15 @@ function chosen() {
 function mark() {
   const kernel = chosen();
   markRows(kernel);
-  for (const part of at("strip").children) part.classList.toggle("here", Boolean(kernel) && Number(part.dataset.first) <= kernel.number && kernel.number <= Number(part.dataset.last));
+  markStrip(kernel);
   markPicture(kernel);
   showKernel(kernel);
+}
+
+function markStrip(kernel) {
+  const parts = at("strip").children, before = at("strip").querySelector(".here");
+  if (before) before.classList.remove("here");
+  if (kernel) parts[Math.floor(kernel.number / kernelsAPart())].classList.add("here");
 }
 
 function markRows(kernel) {

@@ -101,12 +101,12 @@ function foldBox(fold) {
   return draw("g", null, ...behind, draw("rect", { class: "frame", x: fold.x, y: fold.y, width: fold.width, height: fold.height, rx: 6 }));
 }
 
-function lineOf({ path, from, to, values, shift }) {
-  const element = draw("path", { class: "line", d: path });
+function lineOf(line) {
+  const { path, from, to, values, shift } = line, element = draw("path", { class: "line", d: path });
   // The values of a block's first copy are not those of its others.
   const told = shift ? [] : values.map((index) => `${plan.bindings[index].name}: ${plan.bindings[index].type}`);
   if (told.length) element.append(draw("title", null, told.join("\n")));
-  return { element, from, to };
+  return { of: line, element, from, to };
 }
 
 // The kernel that is drawn for this one: the same of the first copy, where its block is folded.
@@ -151,12 +151,13 @@ function toggleAll() {
 
 function markPicture(kernel) {
   marked = kernel ? kernel.number : null;
-  showMarked();
+  // Of a large picture only what is in sight then is drawn, once.
   if (kernel) reveal(shownFor(marked));
+  showMarked();
 }
 
 function showMarked() {
-  if (isLarge && drawn) drawInSight(true);
+  if (isLarge && drawn && marked !== null && !boxes.has(shownFor(marked))) drawInSight(true);
   else classify();
   if (marked !== null && boxes.has(shownFor(marked))) setStop(boxes.get(shownFor(marked)));
 }

@@ -5,7 +5,8 @@ function look() {
   touched = true;
   scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
   svg.classList.toggle("far", view.scale < READABLE);
-  svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
+  // Every element inherits a property, so that a change of it costs the style of all: a pan changes none.
+  if (view.scale < READABLE) svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
   if (isLarge) drawInSight(false);
 }
 
