@@ -124,6 +124,20 @@ def not_a_file(path: str | Path) -> str:
     return f"{path} is not a file" + (f"; did you mean {path.parent / close[0]}?" if close else "")
 
 
+def text_in(path: str | Path, expected: str) -> str:
+    """The text in a file; raises CollageError where there is none, with what was ``expected`` there.
+
+    ``m.onnx is not a plan in JSON: it is not text``
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CollageError(f"{path} is not {expected}: it is not text") from error
+    except OSError as error:
+        reason = not_a_file(path) if not Path(path).is_file() else f"{path} cannot be read: {error.strerror}"
+        raise CollageError(reason) from error
+
+
 def closest(name: str, known: Sequence[str], most: int) -> list[str]:
     """At most so many of the ``known`` names that ``name`` may stand for, the closest first; capitals do not count."""
     by_small = {each.lower(): each for each in reversed(known)}

@@ -121,7 +121,11 @@ def free_sizes() -> IRModule:
         (["cpu:0"], {}, "fewer than two devices"),
         (["cpu:0", "cpu:0"], {}, "fewer than two devices"),
         (["cpu:0", "cuda:0"], {}, "cuda:0 is no device of the target llvm"),
-        (["cpu:0", "llvm:3"], {}, "the module has no device 'llvm:3'"),
+        (
+            ["cpu:0", "gpu:7"],
+            {},
+            "no device 'gpu:7': there are cpu:0, cpu:1 and so on, and cuda:0 with an NVIDIA GPU",
+        ),
         (["cpu:0", "llvm -mcpu=sapphirerapids"], {}, "sapphirerapids cannot be measured here"),
         (["cpu:0", "cpu:1"], {"measure": False}, "the choice of devices needs costs"),
         (["cpu:0", "cpu:1"], {"refine": uc.Refinement(), "estimator": PlantedCost()}, "cannot be compared"),

@@ -239,8 +239,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "a broken export": (
         ("import", "text.jsonl"), "text.jsonl, line 1: this is not an export of a cost database",
     ),
-    "no export": (("import", "none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
-    "bytes for an export": (("import", "bytes.jsonl"), "bytes.jsonl cannot be read: 'utf-8' codec"),
+    "no export": (("import", "none.jsonl"), "none.jsonl is not a file"),
+    "bytes for an export": (
+        ("import", "bytes.jsonl"), "not an export of a cost database, as db export writes it: it is not text",
+    ),
     "an export into nowhere": (
         ("export", "--database", "costs.sqlite", "no/such.jsonl"), "no/such.jsonl cannot be written: there is",
     ),

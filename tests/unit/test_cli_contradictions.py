@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_a_dry_run_takes_no_option_that_it_would_not_follow(
         ("explain there.so", "there.so is not a model but a saved program: name the .onnx or .pt2 file"),
         (f"compile {MODEL} --verify none.npz", "none.npz is not a file"),
         ("db merge none.sqlite", "none.sqlite"),
-        ("db import none.jsonl", "none.jsonl cannot be read: No such file or directory"),
+        ("db import none.jsonl", "none.jsonl is not a file"),
         ("db info --database none.sqlite", "none.sqlite"),
         ("info there.so", "there.so"),
         ("check none.json", "none.json"),
@@ -139,6 +140,19 @@ def test_a_file_that_cannot_be_read_is_found_before_tvm_is_loaded(
     monkeypatch.setattr("unity_collage.cli.main.load_for", lambda _: pytest.fail("TVM is loaded"))
     line = f"unity-collage: {MODEL} cannot be read: permission denied"
     assert said(f"explain {MODEL}", capsys) == (FAILED, line)
+
+
+def test_a_misspelt_backend_is_found_without_a_process(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_tvm()
+    monkeypatch.setattr(
+        import_module("unity_collage.testing.conformance.examine"),
+        "Subject",
+        lambda *_: pytest.fail("a process"),
+    )
+    code, line = said("check ondnn", capsys)
+    assert code == USAGE and "no backend named 'ondnn'; did you mean onednn?" in line
 
 
 LISTED = [["m.onnx"], ["--backends", "onednn", "tvm"], ["-o", "m.so"], ["--budget", "3s"]]

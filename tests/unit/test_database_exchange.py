@@ -109,8 +109,14 @@ def test_a_broken_line_is_named_by_its_number(what: str) -> None:
     ("lines", "reason"),
     [
         ([], "costs.jsonl is empty"),
-        (["no JSON"], "costs.jsonl, line 1: this is not an export of a cost database"),
-        (['{"schema": 2}'], "costs.jsonl, line 1: this is not an export of a cost database"),
+        (
+            ["no JSON"],
+            "costs.jsonl, line 1: this is not an export of a cost database, as db export writes it",
+        ),
+        (
+            ['{"schema": 2}'],
+            "costs.jsonl, line 1: this is not an export of a cost database, as db export writes it",
+        ),
         (
             ['{"unity_collage": "costs", "schema": 4}'],
             "costs.jsonl, line 1: it has schema 4, and this version of unity_collage has 3",

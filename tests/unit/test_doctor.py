@@ -134,6 +134,7 @@ def test_costs_are_counted_and_nothing_is_created(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("these are no costs\n" * 100)
     found = database_state(tmp_path / "notes.txt")
+    assert found.why_unusable == found.problem
     assert found.costs is None and "not a database" in found.problem
 
 

@@ -177,7 +177,7 @@ def test_files_that_are_no_plan_are_refused(tmp_path: Path) -> None:
         IRModule({"other": graphs.chain().with_attr("global_symbol", "other")}).script()
     )
     for name, reason in [
-        ("mine.json", "is not JSON"),
+        ("mine.json", "is not a plan in JSON"),
         ("mine.py", "is not TVMScript of a module"),
         ("bare.py", r"write it with mod.script\(show_meta=True\)"),
         ("other.py", "it has no function main"),

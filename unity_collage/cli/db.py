@@ -42,7 +42,11 @@ def _add_list(actions: Actions) -> None:
 
 def _add_exchange(actions: Actions) -> None:
     action = _action(actions, "export", "export", "write everything as JSON lines")
-    action.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
+    action.add_argument(
+        "file",
+        metavar="FILE",
+        help="the file to write, - is standard output; only an earlier export is overwritten",
+    )
     action.add_argument(
         "--pack",
         action="store_true",

@@ -16,9 +16,10 @@ from ..database import schema
 from ..database.compare import compare
 from ..database.costs import CostDatabase
 from ..database.exchange import contents, from_lines, merge, to_lines
+from ..database.packs import read as read_pack
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
-from ..errors import CollageError, DatabaseError, first_line
+from ..errors import CollageError, DatabaseError, text_in
 from ..measure.verify import checkable, verify
 from ..report import database as report
 from ..report.cells import counted
@@ -31,6 +32,11 @@ from .exit_codes import UsageError
 from .files import STANDARD, write
 
 _DAY_SECONDS = 86_400.0
+
+_DATABASE_BEGIN, _EXPORT_BEGIN = b"SQLite format 3", b'{"unity_collage"'
+"""How files of SQLite begin, and how exports do."""
+
+_EXPORT = "an export of a cost database, as db export writes it"
 
 
 def info(options: argparse.Namespace) -> None:
@@ -63,6 +69,7 @@ def list_costs(options: argparse.Namespace) -> None:
 
 def export(options: argparse.Namespace) -> None:
     """Write the database as JSON lines, or as a pack the costs of this machine in it."""
+    _check_replaced(options.file)
     with _existing(options.database, read_only=True) as database:
         if options.pack:
             export_pack(database, options.file, options.json)
@@ -79,6 +86,28 @@ def export(options: argparse.Namespace) -> None:
     Console().print(
         f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
     )
+
+
+def _check_replaced(name: str) -> None:
+    """Raises CollageError for a file that is there, unless it is an earlier export or pack."""
+    if name == STANDARD or not Path(name).is_file():
+        return
+    with Path(name).open("rb") as file:
+        head = file.read(len(_EXPORT_BEGIN))
+    if head.startswith(_DATABASE_BEGIN):
+        raise CollageError(
+            f"{name} is a database, and FILE is written: to export this one, "
+            f"unity-collage db export costs.jsonl --database {name}"
+        )
+    if head and head != _EXPORT_BEGIN and not _is_pack(name):
+        raise CollageError(f"{name} is there and is not an export: choose another name, or remove it first")
+
+
+def _is_pack(name: str) -> bool:
+    try:
+        return bool(read_pack(Path(name)).name)
+    except DatabaseError:
+        return False
 
 
 def import_files(options: argparse.Namespace) -> None:
@@ -183,9 +212,9 @@ def _existing(where: str | None, read_only: bool) -> CostDatabase:
 
 
 def _lines(name: str) -> list[str]:
+    if name != STANDARD:
+        return text_in(name, _EXPORT).splitlines()
     try:
-        text = sys.stdin.read() if name == STANDARD else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else first_line(error)
-        raise DatabaseError(f"{name} cannot be read: {reason}") from error
-    return text.splitlines()
+        return sys.stdin.read().splitlines()
+    except UnicodeDecodeError as error:
+        raise DatabaseError(f"standard input is not {_EXPORT}: it is not text") from error

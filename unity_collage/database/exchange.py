@@ -98,7 +98,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 def _why_no_header(data: dict[str, Any] | None) -> str | None:
     if data is None or data.get("unity_collage") != "costs":
-        return "this is not an export of a cost database"
+        return "this is not an export of a cost database, as db export writes it"
     if data != _HEADER:
         return f"it has schema {data.get('schema')}, and this version of unity_collage has {schema.SCHEMA_VERSION}"
     return None

@@ -118,7 +118,10 @@ class DeviceTable:
             return self.said_by(self.devices[known[device]])
         kind = device.split(" ")[0]
         if ":" in kind and not kind.startswith("{"):
-            raise CollageError(with_names(f"the module has no device {device!r}", device, sorted(known)))
+            said = with_names(f"the module has no device {device!r}", device, sorted(known))
+            raise CollageError(
+                said if known else f"{said}: there are cpu:0, cpu:1 and so on, and cuda:0 with an NVIDIA GPU"
+            )
         return _whole(self.least_specialised(target_of(device)))
 
     def whole(self, device: Named) -> DevicePlace:

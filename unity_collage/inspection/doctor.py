@@ -77,6 +77,7 @@ def diagnose(database: str | Path | None = None) -> Diagnosis:
     missing = _why_no_native_part() or _why_no_tvm()
     tried = None if missing else trial()
     backends = () if missing else _backends()  # which loads what is there, before the pools are looked at
+    costs = database_state(database)
     found = Diagnosis(
         versions(),
         processor(has_tvm=missing is None),
@@ -85,11 +86,11 @@ def diagnose(database: str | Path | None = None) -> Diagnosis:
         backends,
         toolchain(has_tvm=missing is None),
         gpu_state(),
-        database_state(database),
+        costs,
         kept_files(database),
         without_secrets(settings()),
         tried,
-        missing or (tried.problem if tried is not None else None),
+        missing or (tried.problem if tried is not None else None) or costs.why_unusable,
     )
     return _privacy_for(database).of(found)
 

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..errors import CollageError, first_line, not_a_file
+from ..errors import CollageError, first_line, not_a_file, text_in
 from ..lowering.library_file import opened
 from ..lowering.seal import facts_in
 from ..plan.plan import Plan
@@ -53,8 +53,9 @@ def plans_of(path: str) -> tuple[dict[str, Plan], Functions]:
 
 def _reported(path: str) -> dict[str, Plan]:
     """The plans in a JSON file: that of ``--report`` or of ``--json``, or one plan or several by name."""
+    text = text_in(path, "a plan in JSON, as compile --report plan.json writes it")
     try:
-        data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        data: Any = json.loads(text)
     except ValueError as error:
         raise CollageError(f"{path} is not JSON: {first_line(error)}") from error
     if not isinstance(data, dict):
@@ -71,12 +72,12 @@ def _reported(path: str) -> dict[str, Plan]:
 
 def functions_of(path: str) -> Functions:
     """The Relax functions of a module as text."""
+    expected = "a module as text, as mod.script(show_meta=True) writes it"
+    text = text_in(path, expected)
     try:
-        module: Any = tvm.script.from_source(Path(path).read_text(encoding="utf-8"))
+        module: Any = tvm.script.from_source(text)
     except Exception as error:  # the parser fails in many ways: the error becomes the reason
-        raise CollageError(
-            f"{path} is not a module as text, as mod.script(show_meta=True) writes it: {first_line(error)}"
-        ) from error
+        raise CollageError(f"{path} is not {expected}: {first_line(error)}") from error
     if not isinstance(module, IRModule):
         raise CollageError(f"{path} is not a module as text: mod.script(show_meta=True) writes one")
     return {

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, text_in
 from ..graph import DataflowGraph
 from ..graph.calls import op_name
 from ..plan.given import GivenKernel
@@ -24,10 +24,7 @@ from ..plan.names import binding_names
 
 def read_script(path: Path) -> IRModule:
     """The module in a file of TVMScript; raises CollageError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CollageError(f"{path} is not text: mod.script(show_meta=True) writes a module") from error
+    text = text_in(path, "a module as text, as mod.script(show_meta=True) writes it")
     try:
         mod = tvm.script.from_source(text)
     except Exception as error:  # the parser is Python's and TVM's

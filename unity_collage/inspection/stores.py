@@ -30,7 +30,13 @@ class DatabaseState:
     doubtful: int | None
     """How many of them other work of the machine disturbed."""
     problem: str
+
     """Why it cannot be read or written, and what to do; empty if it can."""
+
+    @property
+    def why_unusable(self) -> str | None:
+        """Why a compile with this file fails, or None: it is not a database of costs."""
+        return self.problem if self.nbytes and self.costs is None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import CollageError
+from ..errors import CollageError, text_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,12 @@ GivenPlan = Mapping[str, tuple[GivenKernel, ...]]
 
 def read_json(path: Path) -> GivenPlan:
     """The plan in a file of JSON; raises CollageError with the place where it is none."""
+    expected = "a plan in JSON, as compile --report plan.json writes it, nor a partitioned module (.py)"
+    text = text_in(path, expected)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise CollageError(f"{path} is not JSON: {error}") from error
+        data = json.loads(text)
+    except ValueError as error:
+        raise CollageError(f"{path} is not {expected}: {error}") from error
     return given_plan(data, str(path))
 
 

@@ -27,6 +27,8 @@ def read_onnx(path: Path) -> OnnxFile:
         raise ModelError(not_a_file(path))
     try:
         model = onnx.load(path, load_external_data=False)
+    except UnicodeDecodeError as error:  # by its name it is JSON or text
+        raise ModelError(f"{path} is not an ONNX model: it is not text, as its name says") from error
     except Exception as error:  # the errors of protobuf have no common base class
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
     if not model.HasField("graph"):

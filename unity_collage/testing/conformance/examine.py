@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib.metadata import entry_points
 from itertools import zip_longest
 
 import tvm
 
+from ...backends import registry
 from ...errors import CollageError, UnknownBackend
 from ...target import CUDA
 from .asking import Answer, Failure, Subject
@@ -34,15 +37,15 @@ def examine(
     grow, by default half of the machine's memory. ``tell`` is called with what is being examined. Raises
     UnknownBackend for a name that no backend has, and CollageError for a value that cannot be imported.
     """
+    _check_name(where)
     made = [(case.kind, AskedCase(case.name, tvm.ir.save_json(case.make()))) for case in cases]
     notes = Notes()
-    with (
-        Subject(where, _THREADS, timeout_seconds) as subject,
-        Subject(where, _THREADS, timeout_seconds) as other,
-    ):
+    with ExitStack() as processes:
+        subject = processes.enter_context(Subject(where, _THREADS, timeout_seconds))
         met = _met(subject, where, notes)
         if met["value"] is not None:
             return Report(where, notes.verdicts())
+        other = processes.enter_context(Subject(where, _THREADS, timeout_seconds))
         _rule(subject, notes)
         asked = [case for kind, case in made if kind in (None, met["kind"])]
         proposals = _proposals(subject, other, asked, notes, tell)
@@ -61,6 +64,12 @@ def examine(
         else:
             notes.skipped(f"not available here: {unavailable}", *OF_THE_LIBRARY)
     return Report(met["name"], notes.verdicts(), unavailable)
+
+
+def _check_name(where: str) -> None:
+    """Raises UnknownBackend for a misspelt name, where that is known without code of other packages."""
+    if ":" not in where and not entry_points(group=registry.ENTRY_POINT_GROUP):
+        registry.get(where)
 
 
 def _met(subject: Subject, where: str, notes: Notes) -> Answer:
