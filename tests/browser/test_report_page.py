@@ -165,6 +165,18 @@ def test_a_chosen_kernel_says_why_it_won_by_how_much_and_what_would_change_it(
     assert "openblas declined (predicate): 3x3 kernels are no products" in told
 
 
+def test_a_screen_reader_has_a_name_for_whatever_can_be_used(browser: str, tmp_path: Path) -> None:
+    act = """
+        const label = (each) => each.getAttribute('aria-label'), isPlace = (each) => each.matches('table, section');
+        const named = (each) => label(each) || (!isPlace(each) && (each.labels?.length || each.textContent.trim()));
+        const kinds = 'table, section, svg a, svg [role=button], button, input, select, main a';
+        const all_ = [...document.querySelectorAll(kinds)].filter((each) => !each.closest('[aria-hidden=true]'));
+        const without = all_.filter((each) => !named(each)).map((each) => each.outerHTML.slice(0, 90));
+        at('count').textContent = `${all_.length > 20} ${without.join(' ')}`"""
+    dom = shown(browser, tmp_path, html_report("m", {"main": explanation()}), "#main:conv0", act)
+    assert text_of(dom, "count") == "true"
+
+
 def test_names_from_outside_are_only_text(browser: str, tmp_path: Path) -> None:
     dom = shown(browser, tmp_path, html_report(EVIL, {"main": explanation()}), "#main:conv0")
     assert f"it crashed {EVIL}" in text_of(dom, "right")

@@ -205,7 +205,7 @@ function bindings(candidate) {
     const { name: called, op, type } = plan.bindings[index];
     return el("tr", null, el("td", null, called), el("td", null, short(op), hidden.has(index) ? " (computed again, not written)" : ""), el("td", null, type));
   });
-  return el("table", null, el("tbody", null, ...rows));
+  return el("table", { "aria-label": "What it computes" }, el("tbody", null, ...rows));
 }
 
 function rivals(kernel) {
@@ -222,7 +222,7 @@ function rivals(kernel) {
   });
   const head = el("tr", null, ...["candidate", "cost and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
   const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} more expensive ones, in the JSON report`) : null;
-  return el("div", null, el("table", null, el("thead", null, head), el("tbody", null, ...rows)), more || "");
+  return el("div", null, el("table", { "aria-label": "Candidates" }, el("thead", null, head), el("tbody", null, ...rows)), more || "");
 }
 
 function never(candidate) {
@@ -246,7 +246,7 @@ function reasons(found) {
     const shown = names([...inside].slice(0, 12)) + (inside.size > 12 ? `, and ${inside.size - 12} more` : "");
     return el("tr", null, el("td", { class: "name" }, dot(backend), backend), el("td", null, reason, el("div", { class: "quiet" }, shown)));
   });
-  return el("table", null, el("tbody", null, ...rows));
+  return el("table", { "aria-label": "Reasons" }, el("tbody", null, ...rows));
 }
 
 // Seconds of a launch, and of the backends where it is another one.
