@@ -1,9 +1,8 @@
-"""The site of the documentation: built as ``make docs`` does, opened in a browser that loads from nowhere else."""
+"""The site of the documentation: built as ``make site`` does, opened in a browser that loads from nowhere else."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+NEW, OLD = "9.9.9", "0.0.1"
+"""The versions that the folder of sites has: the one that is built here, and one from before."""
 PATIENCE = 60
 """Seconds that the browser has for a page and what it looks for."""
 
@@ -74,22 +75,23 @@ class Site(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def site(mkdocs: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site; a broken link or anchor, or a page that is not in the navigation, fails the build."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", mkdocs, "build", "--strict", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    folder = tmp_path_factory.mktemp("sites")
+    (folder / OLD).mkdir()
+    (folder / OLD / "index.html").write_text("<html><head></head><body><h1>The old site</h1></body></html>")
+    command = [sys.executable, "scripts/versioned_site.py", NEW, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return folder / NEW
 
 
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served."""
+    """Where the site is served, in the folder of all versions."""
     Site.is_reached.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(site)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(site.parent)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"http://127.0.0.1:{server.server_port}/{NEW}"
     Site.is_reached.set()
     server.shutdown()
     thread.join()
@@ -118,6 +120,17 @@ def test_the_search_finds_a_word(browser: str, address: str, tmp_path: Path) -> 
     assert "data-blocked" not in root_of(dom)
     found = re.findall(r'<a href="([^"]+)" class="md-search-result__link', dom)
     assert any("/kernels/" in unescape(link) for link in found), found
+
+
+def test_the_menu_of_versions_leads_to_each(browser: str, address: str, tmp_path: Path) -> None:
+    dom = opened(browser, f"{address}/first_model/", tmp_path / "new", ".md-version__link")
+    assert "data-blocked" not in root_of(dom)
+    assert re.findall(r'class="md-version__current"[^>]*>\s*([\w.]+)', dom) == [NEW]
+    links = re.findall(r'<a href="([^"]+)" class="md-version__link">\s*([\w.]+)', dom)
+    assert [version for _, version in links] == [NEW, OLD]
+    Site.is_reached.clear()
+    old = opened(browser, links[1][0], tmp_path / "old", "h1")
+    assert "The old site" in old
 
 
 @pytest.mark.parametrize("page", ["first_model/", "api/passes/"])
