@@ -95,11 +95,11 @@ def _made(target: str, uri: str, config: MkDocsConfig) -> File:
         )
     if path.is_dir():
         shown = [f for f in sorted(path.iterdir()) if f.is_dir() or f.suffix in LANGUAGES]
-        names = [f.name for f in shown if not f.name.startswith(("_", "."))]
-        text = "\n".join(f"* [{name}]({name})" for name in names)
+        names = [f.name for f in shown if f.name != "__pycache__" and not f.name.startswith(".")]
+        text = "\n".join(f"* [`{name}`]({name})" for name in names)
     else:
         text = f"````{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}\n````"
-    content = f"{UNSEARCHED}# {target}\n\n{text}\n"
+    content = f"{UNSEARCHED}# `{target}`\n\n{text}\n"
     return File.generated(config, uri, content=content)
 
 
