@@ -42,6 +42,12 @@ def bound(params: Any, mod: IRModule = Layer) -> Any:
     return with_params(import_model(mod), params)
 
 
+def test_calls_of_a_bound_main_take_what_is_left() -> None:
+    mod = bound({"w": WEIGHTS, "b": BIAS}).mod
+    assert len(mod.get_global_var("main").ty.params) == 2
+    assert len(Layer.get_global_var("main").ty.params) == 4
+
+
 def test_bound_parameters_are_constants_and_no_inputs_any_more() -> None:
     found = bound({"w": WEIGHTS, "b": BIAS})
     assert found.inputs == ("x", "mask") and [p.name for p in found.mod["main"].params] == ["x", "mask"]

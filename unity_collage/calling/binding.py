@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 from tvm import relax
-from tvm.ir import IRModule
+from tvm.ir import GlobalVar, IRModule
 
 from ..errors import CollageError, with_names
 from ..frontend.models import Imported, Model
 from ..frontend.onnx.constant_inputs import declared_inputs, make_constant
 from ..frontend.onnx.reading import OnnxFile, read_onnx
+from ..tvm_private import give_type
 from .describe import signature_of
 from .inputs import Sizes, taking
 from .memory import HOST
@@ -104,7 +105,7 @@ def with_params(source: Imported, params: Params) -> Imported:
     if not bound:
         return source
     is_kept = [param not in bound for param in source.mod["main"].params]
-    mod = _with_num_input(relax.transform.BindParams("main", bound)(source.mod), is_kept)
+    mod = _renewed(relax.transform.BindParams("main", bound)(source.mod), is_kept)
     names = tuple(name for name, kept in zip(source.inputs, is_kept, strict=True) if kept)
     return replace(source, mod=mod, inputs=names, whole=None)
 
@@ -128,11 +129,15 @@ def _behind_inputs(source: Imported, params: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, params, strict=True))
 
 
-def _with_num_input(mod: IRModule, is_kept: Sequence[bool]) -> IRModule:
-    """``mod`` whose ``num_input`` counts the inputs that are left; ``is_kept``: of each parameter of before."""
-    gvar, main = mod.get_global_var("main"), mod["main"]
-    if NUM_INPUT not in (main.attrs or {}):
-        return mod
-    left = sum(is_kept[: int(main.attrs[NUM_INPUT])])
-    functions = {**dict(mod.functions_items()), gvar: main.with_attr(NUM_INPUT, left)}
-    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+def _renewed(mod: IRModule, is_kept: Sequence[bool]) -> IRModule:
+    """``mod`` whose ``main`` has another type than before, and whose ``num_input`` counts the inputs that are left.
+
+    ``is_kept``: of each parameter of before. BindParams leaves the type of the global variable as it was.
+    """
+    main = mod["main"]
+    if NUM_INPUT in (main.attrs or {}):
+        main = main.with_attr(NUM_INPUT, sum(is_kept[: int(main.attrs[NUM_INPUT])]))
+    gvar = GlobalVar("main")
+    give_type(gvar, main.ty)
+    others = {each: func for each, func in mod.functions_items() if each.name_hint != "main"}
+    return IRModule({gvar: main, **others}, attrs=mod.attrs, global_infos=mod.global_infos)
