@@ -68,6 +68,7 @@ PASSES = (
 )
 """Passes, and what each does in a sentence or two."""
 
+_NOT_RUN = "<!-- not run: it is what a pass has made, without its constants -->"
 _ASIDE = "ToPrecision"
 _TOLD = ("AnnotateCandidates", "EstimateCosts", "SearchPartition")
 _DEFAULTS = (
@@ -137,7 +138,7 @@ def _fenced(mod: IRModule) -> str:
     more = [f"# and {len(prims)} PrimFuncs: {', '.join(sorted(g.name_hint for g in prims))}"] if prims else []
     if "external_mods" in (mod.attrs or {}):
         more.append(f"# and {len(mod.attrs['external_mods'])} runtime module in external_mods")
-    return "\n".join(["```python", text.strip(), *more, "```"])
+    return "\n".join([_NOT_RUN, "```python", text.strip(), *more, "```"])
 
 
 def _facts(mod: IRModule) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The code of some documents, run as a reader would run it: block by block, from the top of the page.
+"""The code of the documents, run as a reader would run it: block by block, from the top of the page.
 
 A block under ``<!-- not run: REASON -->`` is left out. Blocks of Python share one process; those of bash are run in
-between.
+between. Where a page names a large network, a small one stands in for it under the same name.
 """
 
 from __future__ import annotations
@@ -10,86 +10,123 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import documents
+import page_commands
+import page_models
 import pytest
 from documents import ROOT, Block, blocks_of
+from pages import PAGES
 
-PAGES = {
-    "docs/first_model.md": ("torch", "onnxruntime"),
-    "docs/deploy.md": ("g++",),
-    "docs/bisect.md": ("onnxruntime",),
-    "docs/devices.md": (),
-}
-"""Pages, and the modules and commands that they need and not everybody has."""
+HERE = Path(__file__).parent
+IMPORTED = ("", "installed", "examples/backend")
+"""Folders of a page from which Python imports."""
+
+OPTIONAL = ("openvino", "cmake")
+"""What few people have: where it is missing, the lines of bash that name it are left out."""
 
 COMMANDS = {
     "python": f"""#!/bin/sh
 exec {sys.executable} "$@"
 """,
-    "unity-collage": f"""#!{sys.executable}
-import sys
-from unity_collage.cli import command
-sys.exit(command())
+    # Nothing is downloaded. What is there already is enough, and a folder of this repository is put beside the page.
+    "pip": f"""#!/bin/sh
+case "$2" in
+  ./*) exec {sys.executable} -m pip install -q --no-index --no-deps --no-build-isolation --target installed "$2" ;;
+  *) exec {sys.executable} -m pip "$@" -q --no-index ;;
+esac
 """,
 }
-"""Commands by name: those of this environment, whether it is active or not."""
+"""Commands by name, besides ``unity-collage``: those of this environment, whether it is active or not."""
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Costs of these pages: what other runs have measured on this machine plays no part."""
-    return tmp_path_factory.mktemp("cache")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of the process that runs commands. Costs are in its folder, and no others play a part."""
+    socket = tmp_path_factory.mktemp("cache") / "socket"
+    running = subprocess.Popen([sys.executable, str(HERE / "page_commands.py"), str(socket)])
+    while not socket.exists():
+        assert running.poll() is None
+        time.sleep(0.1)
+    yield socket
+    running.terminate()
+    running.wait()
 
 
-def script_of(blocks: list[Block]) -> str:
-    """A Python program that runs ``blocks``; an error names the line of the page.
+def is_there(name: str) -> bool:
+    return find_spec(name) is not None or shutil.which(name) is not None
+
+
+def runnable(text: str) -> str:
+    """The commands of a block for which everything is there."""
+    missing = [name for name in OPTIONAL if not is_there(name)]
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not any(name in line for name in missing))
+
+
+def script_of(blocks: list[Block], given: str) -> str:
+    """A Python program that runs ``given`` and then ``blocks``; an error names the line of the page.
 
     Without bash it is plain text with the lines of the page: TVMScript reads its source from the file.
     """
-    python = [block for block in blocks if block.reason is None and block.language == "python"]
-    if not any(block.reason is None and block.language == "bash" for block in blocks):
-        text = ""
-        for block in python:
+    blocks = [block for block in blocks if block.is_run and block.file is None]
+    if not any(block.language == "bash" for block in blocks):
+        text = f"import page_commands; exec({given!r})"
+        for block in blocks:
             text += "\n" * (block.line - 1 - text.count("\n")) + block.text
         return text
     lines = [
-        "import subprocess",
+        "import subprocess, page_commands",
         "def bash(text):",
         "    subprocess.run(['bash', '-euo', 'pipefail', '-c', text], check=True)",
+        f"exec({given!r})",
     ]
     for block in blocks:
-        if block.reason is None and block.language == "python":
+        if block.language == "python":
             padded = "\n" * (block.line - 1) + block.text
             lines.append(f"exec(compile({padded!r}, {block.page!r}, 'exec'))")
-        if block.reason is None and block.language == "bash":
-            lines.append(f"bash({block.text!r})")
+        else:
+            lines.append(f"bash({runnable(block.text)!r})")
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_runs(page: str, cache: Path, tmp_path: Path) -> None:
-    for name in PAGES[page]:
-        if find_spec(name) is None and shutil.which(name) is None:
-            pytest.skip(f"{name} is not installed")
-    commands = tmp_path / "commands"
+def test_every_page_with_code_is_run() -> None:
+    with_code = {page for page in documents.PAGES if any(block.is_run for block in blocks_of(page))}
+    assert with_code == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_code_of_a_page_runs(name: str, server: Path, tmp_path: Path) -> None:
+    page, blocks = PAGES[name], blocks_of(name)
+    for need in page.needs:
+        if not is_there(need):
+            pytest.skip(f"{need} is not installed")
+    commands, folder = tmp_path / "commands", tmp_path / "work"
     commands.mkdir()
-    for name, text in COMMANDS.items():
-        (commands / name).write_text(text)
-        (commands / name).chmod(0o755)
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "examples").symlink_to(ROOT / "examples")
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PATH": f"{commands}:{os.environ['PATH']}"}
+    client = page_commands.CLIENT.replace("SOCKET", repr(str(server)))
+    for command, text in {**COMMANDS, "unity-collage": client}.items():
+        (commands / command).write_text(text)
+        (commands / command).chmod(0o755)
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    for model in page.models:
+        page_models.write(model, folder)
+    for block in blocks:
+        if block.file is not None:
+            (folder / block.file).write_text(block.text)
     script = folder / "page.py"
-    script.write_text(script_of(blocks_of(page)))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    script.write_text(script_of(blocks, page.given))
+    imported = [str(folder / each) for each in IMPORTED]
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(server.parent),
+        "PATH": os.pathsep.join([str(commands), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([*imported, str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
