@@ -2,7 +2,7 @@
 
 usage: accuracy.py [--unseen] [MODEL ...]
 
-Nothing is measured: costs are drawn by hash, so that plans mix backends in ways that true costs never would.
+Nothing is measured: costs are drawn by hash, so that plans mix backends as true costs never would.
 Prints the largest error over the range of its tensor for each plan, and exits with 1 if any is above 1e-3.
 """
 

@@ -1,4 +1,4 @@
-"""What independent branches side by side are worth: programs with and without ScheduleBranches, in turns.
+"""The gain of independent branches side by side: programs with and without ScheduleBranches, in turns.
 
     python benchmarks/branches.py [--models nasnet_a_mobile nasrnn] [--rounds 15] [--database FILE]
 

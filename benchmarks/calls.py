@@ -1,4 +1,4 @@
-"""What a call of a small program costs beyond the program, by kind of input: microseconds.
+"""The overhead of a call of a small program, by kind of input, in microseconds.
 
     python benchmarks/calls.py
 

@@ -1,9 +1,9 @@
-"""How long it takes to enumerate candidates, how many there are, and what memory that needs.
+"""How long enumerating candidates takes, how many there are, and how much memory it needs.
 
     python benchmarks/enumeration.py [--bindings 1500] [--only chain]
 
 Each made-up network is enumerated by TVM's kinds (Combine), by joining anything that touches, and as cones, all
-of depth 8. Time is that of the process; the kinds of the operators and what is upstream of whom are there before.
+of depth 8. Time is that of the process, without computing the kinds of operators and their dependencies.
 The peak of Python's memory is taken in a second run, since tracing slows the first one down.
 """
 
@@ -51,7 +51,7 @@ RULES: dict[str, Rule] = {
 
 
 class Builder:
-    """A function in the making, of about ``bindings`` bindings on feature maps of one shape."""
+    """Builds a function of about ``bindings`` bindings on feature maps of one shape."""
 
     def __init__(self, bindings: int):
         self.bindings = bindings

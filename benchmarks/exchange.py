@@ -1,5 +1,5 @@
-"""How fast one core reads what another wrote: on shared machines it changes from minute to minute, and small networks,
-whose kernels are shared by cores, with it.
+"""How fast one core reads what another wrote. On shared machines it changes from minute to minute, and so does the
+speed of small networks, since cores share their kernels.
 
 usage: exchange.py [--seconds S]      prints it once a second
 """

@@ -49,9 +49,9 @@ from unity_collage.scratch import Scratch
 
 FOLDER = Path(__file__).resolve().parent
 TORCHS_FAULT = ("load", "export")
-"""Classes of graphs that do not come as far as to us."""
+"""Classes of graphs that fail before our import."""
 NEAR = 1.1
-"""How many times its floor a graph takes that cannot get much faster."""
+"""A graph that takes at most this many times its floor cannot get much faster."""
 PEERS = {"eager": "graphnet_samples:eager", "torch-compile": "graphnet_samples:inductor"}
 
 

@@ -1,4 +1,4 @@
-"""Single kernels by every backend, beside what the machine's peaks allow: microseconds.
+"""Single kernels by every backend, compared with the peaks of the machine, in microseconds.
 
     python benchmarks/kernels.py [--rounds 3] [--only softmax] [--backends tvm onednn openblas kernels]
 

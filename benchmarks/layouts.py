@@ -1,4 +1,4 @@
-"""What the choice of layouts is worth: convolutions of few channels, and networks of the benchmarks if they are named.
+"""The gain of choosing layouts: convolutions of few channels, and networks of the benchmarks if they are named.
 
     python benchmarks/layouts.py [--models squeezenet shufflenet_v2] [--rounds 15]
 

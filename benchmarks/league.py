@@ -1,4 +1,4 @@
-"""What a race says: how many times our time the peers take, model by model and together."""
+"""Summaries of results: the time of the peers over ours, model by model and together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEERS = {
     "f32": ("onnxruntime", "openvino", STOCK, "torch-compile", "mnn", "ncnn"),
     "bf16": ("openvino-default",),
 }
-"""By precision, what ours has to be faster than: runtimes of others."""
+"""By precision, the peers that ours has to beat: runtimes of others."""
 
 _TITLES = {
     "onnxruntime": "ONNX Runtime",
@@ -54,14 +54,14 @@ def verdict(row: Mapping[str, Any], precision: str) -> tuple[str, str, str]:
 
 
 def peers_in(known: Mapping[str, Any]) -> list[str]:
-    """All that ours was raced against, in the order of the races."""
+    """All peers that ours was timed against, in order."""
     return list(
         dict.fromkeys(peer for row in known["models"].values() for peer in row["seconds"] if peer != OURS)
     )
 
 
 def medians_of(known: Mapping[str, Any]) -> dict[str, float]:
-    """Of each model that has been raced against a peer, the median of the best peer's time over ours."""
+    """For each model that was timed against a peer, the median of the best peer's time over ours."""
     found = {
         name: ratios_of(row, known["precision"]).get("best") for name, row in sorted(known["models"].items())
     }
@@ -73,5 +73,5 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def title(peer: str) -> str:
-    """What people call a peer."""
+    """The display name of a peer."""
     return _TITLES.get(peer, peer)

@@ -1,4 +1,4 @@
-"""What benchmarks of model files share: figures file by file, and saved programs timed in turns."""
+"""Shared code of benchmarks of model files: figures file by file, and saved programs timed in turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unity_collage.profile.peers.runtimes import OURS
 _ROUND_SECONDS = 0.4
 
 _COMMAND = "import sys; from unity_collage.cli import command; sys.exit(command())"
-"""What the script ``unity-collage`` does."""
+"""The code of the script ``unity-collage``."""
 
 Figures = dict[str, Any]
 
@@ -63,7 +63,7 @@ def command(*arguments: object) -> None:
 
 
 def compile_seconds(model: Path, database: Path, output: Path, *more: str) -> float:
-    """How long the command takes that compiles ``model``."""
+    """How long the command that compiles ``model`` takes, in seconds."""
     begin = time.perf_counter()
     command("compile", model, "--database", database, "-o", output, *more)
     return time.perf_counter() - begin

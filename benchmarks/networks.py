@@ -16,5 +16,5 @@ def names(unseen: bool) -> tuple[str, ...]:
 
 
 def load(name: str) -> onnx.ModelProto:
-    """A network of either kind, with its weights drawn. Raises ModelError for a name that is not there."""
+    """A network of either kind, with its weights drawn. Raises ModelError for an unknown name."""
     return models.load(name, UNSEEN if name in names(unseen=True) else None)

@@ -1,4 +1,5 @@
-"""Whether costs that were measured on a busy machine are mended: programs of a noisy database against a fresh one's.
+"""Whether later compiles repair costs that were measured on a busy machine: programs of a noisy database against
+those of a fresh one.
 
 usage: noise.py MODEL.onnx [MODEL.onnx ...] [--json FILE] [--budget S] [--rounds N] [--load N]
 

@@ -2,10 +2,11 @@
 
     python benchmarks/onnx_backend.py [--only REGEX] [--backends NAME ...] [--json FILE] [--again OUTCOME ...]
 
-Needs onnx==1.23.2, whose suite the figures are of. Each case is compiled with 3 s for measuring, run, and compared by
-its own tolerances; where it misses them, it passes if it is nearer to the results in double precision than the expected
-numbers are, and these cases are counted. Cases that the file has are not run again, so a run that was stopped goes on;
-``--again wrong crashed`` runs those with such an outcome once more. Exit code 1 where a case is wrong or crashes.
+Needs onnx==1.23.2: the figures are of its suite. Each case is compiled with 3 s for measuring, run, and compared by
+its own tolerances. If it misses them, it still passes if it is nearer to the results in double precision than the
+expected numbers are; these cases are counted. Cases that the file has are not run again, so a stopped run can be
+continued; ``--again wrong crashed`` runs cases with such an outcome once more. The exit code is 1 if a case is wrong
+or crashes.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def table(verdicts: Iterable[Verdict]) -> str:
 
 
 def summary(verdicts: Sequence[Verdict], excluded: Set[str]) -> str:
-    """The share of what has to pass: all but the names in ``excluded``, which may be refused."""
+    """The share of the cases that have to pass: all except those in ``excluded``, which may be refused."""
     needed = [found for found in verdicts if found.name not in excluded]
     passed = [found for found in needed if found.outcome == PASSED]
     nearer = sum(found.reason == NEARER for found in passed)
@@ -110,7 +111,7 @@ def summary(verdicts: Sequence[Verdict], excluded: Set[str]) -> str:
 
 
 def main() -> None:
-    """Run what is asked for, print the table, and keep the verdicts."""
+    """Run the selected cases, print the table, and keep the verdicts."""
     parser = argparse.ArgumentParser(description="The backend suite of the onnx package through compile.")
     parser.add_argument("--only", default="", help="a regular expression that the case's name contains")
     parser.add_argument("--backends", nargs="+", help="force these backends")

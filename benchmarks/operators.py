@@ -1,9 +1,10 @@
-"""Single operators of ONNX, each as a model of its own: ours against ONNX Runtime, to find what no backend is good at.
+"""Single operators of ONNX, each as a model of its own: ours against ONNX Runtime, to find operators that are slow in
+all backends.
 
 usage: operators.py [NAME ...] [--database FILE] [--slower RATIO]
 
 Both run in this process, one after the other, on as many threads; a ratio is ONNX Runtime's fastest run over the 5th
-percentile of ours. ``NAME`` picks the operators whose names begin so; ``--slower 1.5`` shows those where ours takes
+percentile of ours. ``NAME`` selects the operators with this prefix; ``--slower 1.5`` shows those where ours takes
 1.5 times as long. What ONNX Runtime or our importer does not take has its message in place of a ratio.
 """
 
@@ -168,7 +169,7 @@ def _products(weights: Callable[..., np.ndarray]) -> Iterator[tuple[str, Case]]:
 
 
 def model_of(case: Case) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model of one operator, and random values for what is no constant."""
+    """A model of one operator, and random values for operands that are not constants."""
     operator, inputs, attributes = case
     rng = np.random.default_rng(1)
     constants, values, feeds = [], [], {}

@@ -3,9 +3,9 @@
 usage: packs.py MODEL.onnx [MODEL.onnx ...] --databases FOLDER [--only NAME ...] [--with-itself] [--json FILE]
 
 FOLDER has ``NAME.sqlite`` for each model; those that are missing are made by a compile without a limit. ``packed`` is
-the compile with the pack, ``cold`` the same without one. The programs of the packed compile and of the compile without
-a limit are timed in turns. The aim: a program within 2 % of the one whose costs were all
-measured, in less time than a cold compile.
+the compile with the pack, ``cold`` the same without one. The programs of the packed compile and of the compile
+without a limit are timed in turns. The aim: a program within 2 % of the one with all costs measured, in less time
+than a cold compile.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _pack(databases: Sequence[Path], merged: Path, pack: Path) -> None:
 
 
 def _answered(pack: Path, fresh: Path, full: Path) -> Figures:
-    """How many costs of the model are in the pack, how many were measured all the same, and the verdict on the pack."""
+    """How many costs of the model are in the pack, how many were measured nevertheless, and the verdict on the pack."""
     packed = read(pack)
     in_pack = {key for costs in packed.entries.values() for key in costs}
     with CostDatabase(full, read_only=True) as database:

@@ -1,4 +1,4 @@
-"""Plots of a race, as SVG: speed-ups by model and peer, and rates under the roofs of the machine."""
+"""Plots of results, as SVG: speed-ups by model and peer, and rates under the roofs of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unity_collage.profile.peers.runtimes import OURS
 
 
 def speedups(known: dict[str, Any], path: str) -> None:
-    """How many times faster ours is than each peer, a group of bars a model; those of a faster peer hang."""
+    """How many times faster ours is than each peer, a group of bars for each model; a faster peer points down."""
     import matplotlib  # pyright: ignore[reportMissingImports]
 
     matplotlib.use("svg")

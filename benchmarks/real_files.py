@@ -62,7 +62,7 @@ class File:
     sha256: str
     shapes: dict[str, Any] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
-    """What all elements of an input are, for inputs that are not drawn."""
+    """The value of all elements of an input that is not drawn."""
     integers: tuple[int, int] = (0, 2)
     """Integers are drawn from the first to below the second."""
     tolerance: float = TOLERANCE
@@ -149,7 +149,7 @@ def _onnxruntime_results(source: Path, feeds: Feeds, is_optimised: bool) -> list
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if is_optimised else levels.ORT_DISABLE_ALL
-    options.log_severity_level = 3  # models whose results have other shapes than they say
+    options.log_severity_level = 3  # models with results of other shapes than declared
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return [np.asarray(result) for result in session.run(None, feeds)]
 

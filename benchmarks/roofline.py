@@ -42,7 +42,7 @@ def flops_of(model: onnx.ModelProto) -> float:
 
 
 def bytes_of(model: onnx.ModelProto) -> int:
-    """What every run must move however well kernels are fused: each weight, input and output once."""
+    """The bytes that every run must move, however well kernels are fused: each weight, input and output once."""
     weights = {tensor.name for tensor in model.graph.initializer}
     total = sum(_nbytes(tensor.data_type, tensor.dims) for tensor in model.graph.initializer)
     for value in (*model.graph.input, *model.graph.output):
@@ -65,7 +65,7 @@ def bandwidths_of(machine: Machine) -> dict[str, float]:
 
 
 def place_of(nbytes: int, caches: Caches) -> str:
-    """The closest of ``L2``, ``L3``, ``memory`` that holds so many bytes."""
+    """The closest of ``L2``, ``L3``, ``memory`` that holds ``nbytes``."""
     if nbytes <= caches.l2_bytes:
         return "L2"
     return "L3" if nbytes <= caches.l3_bytes * 3 // 4 else "memory"

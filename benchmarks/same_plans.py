@@ -38,7 +38,7 @@ from unity_collage.machine.fingerprint import fields_of
 from unity_collage.scratch import Scratch
 
 _TOGETHER = "together "
-"""How the names of costs begin that were measured in turns."""
+"""The prefix of the names of costs that were measured in turns."""
 
 _VERSIONS = "versions"
 """The field of a fingerprint that holds for several backends together."""
@@ -168,7 +168,9 @@ def _relabelled(opened: CostDatabase, here: Mapping[str, str]) -> tuple[Sequence
 
 
 def _of_one_backend(rows: Iterable[RowMapping], here: Mapping[str, str]) -> Iterator[RowMapping]:
-    """The fingerprints of costs; ends the program where a backend has several, whose costs cannot be told apart."""
+    """The fingerprints of costs; ends the program if a backend has several, since their costs cannot be
+    distinguished.
+    """
     seen: set[str] = set()
     for row in rows:
         fields = fields_of(row["text"])

@@ -80,7 +80,7 @@ def transformer(count: int, _random: Random) -> Sources:
 
 
 def random_of_width(width: int) -> Callable[[int, Random], Sources]:
-    """At most ``width`` values that somebody still has to read, at any time."""
+    """At most ``width`` values that are still to be read, at any time."""
 
     def made(count: int, random: Random) -> Sources:
         live, sources = list(range(width)), Sources([()] * width)
@@ -105,7 +105,7 @@ FAMILIES: dict[str, Callable[[int, Random], Sources]] = {
 
 
 def problem(family: str, count: int, options_per_node: int = 10, seed: int = 0) -> Problem:
-    """A graph of ``family`` with ``count`` nodes and about so many options a node."""
+    """A graph of ``family`` with ``count`` nodes and about ``options`` options for each node."""
     random = Random(f"{family}/{count}/{options_per_node}/{seed}")
     sources = FAMILIES[family](count, random)
     readers: list[list[int]] = [[] for _ in sources]
@@ -153,7 +153,7 @@ def _pair(
 def on_devices(problem: Problem, count: int, seed: int = 0) -> Problem:
     """The options of ``problem`` on each of ``count`` devices, at other costs, with a copy between them by value.
 
-    A copy costs about as much as a kernel, so that it is not plain where each kernel should run.
+    A copy costs about as much as a kernel, so that it is not obvious where each kernel should run.
     """
     random = Random(seed)
     devices = [f"device:{number}" for number in range(count)]

@@ -85,7 +85,7 @@ RUNTIMES = {
     "openvino": openvino,
     "openvino, throughput": openvino_throughput,
 }
-"""How each runtime makes what a caller calls."""
+"""The function of each runtime that makes the callable of a caller."""
 
 
 class Server:
@@ -115,7 +115,7 @@ class Server:
 
 
 def worker(runtime: str, file: str, shape: str, threads: str) -> None:
-    """What the process of a runtime does."""
+    """The main loop of a runtime's process."""
     caller = RUNTIMES[runtime](file, int(threads))
     rng = np.random.default_rng(0)
     for line in sys.stdin:
@@ -125,7 +125,9 @@ def worker(runtime: str, file: str, shape: str, threads: str) -> None:
 
 
 def served(runs: Sequence[Run], inputs: Sequence[np.ndarray], seconds: float) -> dict[str, Any]:
-    """Calls a second, the median and 99th percentile of their seconds, and how many results were others than alone."""
+    """Calls a second, the median and 99th percentile of their seconds, and how many results differ from those of a
+    single caller.
+    """
     right = [run(x).copy() for run, x in zip(runs, inputs, strict=True)]
     found: list[list[float]] = [[] for _ in runs]
     wrong = [0] * len(runs)

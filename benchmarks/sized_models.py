@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class _Graph:
-    """Nodes and weights of a graph, whose values are numbered."""
+    """Nodes and weights of a graph with numbered values."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []

@@ -1,4 +1,4 @@
-"""What plans by size are worth: models with free sizes at samples and between, against other runtimes and fixed sizes.
+"""The gain of plans by size: models with free sizes at samples and between, against other runtimes and fixed sizes.
 
     python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--json FILE]
 
@@ -54,7 +54,7 @@ class Subject:
     sizes: Sequence[Sizes]
 
     def names(self) -> list[str]:
-        """The dimensions whose sizes are free, in order."""
+        """The dimensions with free sizes, in order."""
         dims = self.model.graph.input[0].type.tensor_type.shape.dim
         return [dim.dim_param for dim in dims if dim.dim_param]
 

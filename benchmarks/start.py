@@ -51,7 +51,7 @@ class Start:
 
     command: Sequence[str]
     read: Callable[[str], dict[str, Any]]
-    """What the process said: its clock, peak and first value."""
+    """The output of the process: its clock, peak and first value."""
 
     def run(self) -> dict[str, Any]:
         """Run it once; raises CalledProcessError with what it wrote."""
@@ -153,7 +153,7 @@ def _quietly(command: Sequence[str]) -> None:
 
 
 def _last_line(text: str) -> dict[str, Any]:
-    """What a script said last; MNN prints lines of its own before."""
+    """The last line of a script; MNN prints lines of its own before."""
     return json.loads(text.splitlines()[-1])
 
 

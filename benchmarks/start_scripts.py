@@ -1,4 +1,6 @@
-"""What a new process runs up to its first result, in each runtime. Each script is given files and a number of threads.
+"""The scripts that a new process runs up to its first result, in each runtime.
+
+Each script is given files and a number of threads.
 
 A script ends with ``done(result)``, which prints the time of the machine's monotonic clock, the peak of its memory, and
 the libraries that are mapped.

@@ -45,7 +45,7 @@ def weights(*shape: int) -> Any:
 
 
 def module(emit: Emit, *shapes: Shape) -> IRModule:
-    """A module whose ``main`` takes tensors of these shapes and returns what ``emit`` emits."""
+    """A module with a ``main`` that takes tensors of these shapes and returns the result of ``emit``."""
     builder: Any = relax.BlockBuilder()
     params = [relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)]
     with builder.function("main", params):

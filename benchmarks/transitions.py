@@ -1,4 +1,4 @@
-"""What a value costs more if one backend writes and another reads it: two chains of the same kernels in turns.
+"""The additional cost of a value that one backend writes and another reads: two chains of the same kernels in turns.
 
     python benchmarks/transitions.py --seconds 2 --json transitions.json
 

@@ -87,7 +87,7 @@ def _filters(row: Row) -> list[np.ndarray]:
 
 
 def serve(pipe: Connection, names: list[str], threads: int) -> None:
-    """XNNPACK's process: makes each kernel that is asked for, says what is wrong with it, and times it."""
+    """XNNPACK's process: makes each requested kernel, reports what is wrong with it, and times it."""
     library, made = x.Library(threads), {}
     rows = {row.name: row for row in kernels.ROWS}
     for name in names:

@@ -29,7 +29,7 @@ Define = Callable[[Graph, list[int], list[int], int], int]
 
 
 class Library:
-    """XNNPACK and a pool of so many threads."""
+    """XNNPACK and a pool of ``threads`` threads."""
 
     def __init__(self, threads: int):
         found = find_spec("executorch")

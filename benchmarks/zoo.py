@@ -4,8 +4,8 @@ usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--agains
               [--models NAME ...] [--database FILE] [--refine] [--kernels-only] [--json FILE] [--plot FILE.svg]
               [--roofline FILE.svg]
 
-``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16`` is
-the league of bfloat16: ours compiled so against what OpenVINO does where nobody asks for float32.
+``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16``
+compares programs in bfloat16: ours compiled for it, against OpenVINO with its default precision.
 
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
@@ -51,7 +51,7 @@ from unity_collage.report import duration
 from unity_collage.scratch import Scratch
 
 REFERENCE = "onnxruntime"
-"""Whose outputs ours are compared with; float32 in any league."""
+"""The runtime with the reference outputs; in float32 for any precision."""
 AGAINST = {"f32": ("onnxruntime", "openvino"), "bf16": (REFERENCE, "openvino-default")}
 
 

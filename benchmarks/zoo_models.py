@@ -32,7 +32,7 @@ def load(name: str, folder: Path | None = None) -> onnx.ModelProto:
     """The model ``name`` with its weights drawn, in float32.
 
     ``folder`` may hold graphs of the same kind in place of the built-in ones.
-    Raises ModelError for a name that is not there.
+    Raises ModelError for an unknown name.
     """
     paths = _paths(folder)
     if name not in paths:

@@ -53,7 +53,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             compile_for(address, Path(folder) / "costs.sqlite")
     finally:
-        tracker.terminate()  # before the server, whose connection it would miss on standard error
+        tracker.terminate()  # closed before the server; otherwise it would print a lost connection on standard error
         # With its own processes, which would look for the tracker for a minute.
         os.killpg(server.pid, signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Writes docs/backends.md: what each backend takes, asked of its rule.
+"""Writes docs/backends.md: what each backend takes, by its rule.
 
 usage: python scripts/backend_page.py [--check]
 
@@ -31,7 +31,7 @@ TARGETS = {
     "llvm": Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}),
     CUDA: Target({"kind": CUDA, "arch": "sm_90"}),
 }
-"""What the rules are asked for, by kind: no answer depends on the machine that asks."""
+"""The targets for the rules, by kind: no answer depends on the machine that runs this."""
 
 nn: Any = R.nn
 """TVM annotates the parameters of its operators too narrowly."""
@@ -59,7 +59,7 @@ FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "runtimes"
 
 SHORT = {"float32": "f32", "float16": "f16", "float64": "f64", "bfloat16": "bf16", "int32": "i32", "int64": "i64",
          "int8": "i8", "uint8": "u8", "bool": "bool"}  # fmt: skip
-"""How types are written, in the order of the page."""
+"""Short names of types, in the order of the page."""
 
 HEAD = """# What each backend takes
 
@@ -81,7 +81,7 @@ A cell has the element types in which the backend took the operator.
 
 @dataclass
 class Answers:
-    """What the rule of a backend said about the functions of the kit."""
+    """The answers of a backend's rule for the functions of the kit."""
 
     begins: frozenset[str]
     """The operators that its kernels may begin with; empty where the rule names none."""
@@ -90,7 +90,7 @@ class Answers:
     together: dict[str, set[str]] = field(default_factory=dict)
     """Types of operators in kernels with others."""
     declined: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By operator and reason, the first function about which the rule said so."""
+    """By operator and reason, the first function with that answer."""
 
 
 def page() -> str:
@@ -113,7 +113,7 @@ def ours() -> dict[str, tuple[Backend, str]]:
 
 
 def beginnings(rule: Any) -> frozenset[str]:
-    """The operators that the kernels of a rule may begin with, as far as the rules in it name them."""
+    """The operators that the kernels of a rule may begin with, if the rules in it name them."""
     if isinstance(rule, tuple):
         return frozenset().union(*map(beginnings, rule))
     if not is_dataclass(rule):

@@ -1,7 +1,7 @@
 """Compile, save, load and run a small model with the package that is installed, by the command line and from Python.
 
-The numbers are compared with those of ``onnx.reference``. Needs nothing but the package. A line says what is wrong, and
-the exit code is 1.
+The numbers are compared with those of ``onnx.reference``. Needs nothing but the package. If something is wrong, a
+line says what, and the exit code is 1.
 """
 
 import platform
@@ -50,7 +50,7 @@ def check_model(folder: Path) -> None:
 
 
 def said(*arguments: object) -> str:
-    """What ``unity-collage`` with these arguments prints; ends the process where it fails or complains."""
+    """The output of ``unity-collage`` with these arguments; ends the process if it fails or prints a warning."""
     command = [str(Path(sys.executable).with_name("unity-collage")), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0 or "Traceback" in done.stdout + done.stderr:

@@ -1,4 +1,4 @@
-"""Prints the part of the lines that tests reach, by package; the argument is what ``coverage json`` wrote."""
+"""Prints the part of the lines that tests reach, by package; the argument is a file of ``coverage json``."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def screenshots(report: Path, comparison: Path, chosen: str) -> Iterator[tuple[s
 
 def taken(browser: str, path: Path, address: str, profile: str, more: tuple[str, ...]) -> None:
     """Write the picture of a page to ``path``."""
-    # A container's root has no sandbox of its own to offer, and the pages are ours.
+    # Chromium's sandbox does not work for root in a container, and the pages are ours.
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *more]
     options += [f"--user-data-dir={profile}", "--virtual-time-budget=3000", f"--window-size={WINDOW}"]
     command = [browser, *options, f"--screenshot={path}", address]
@@ -63,7 +63,7 @@ def taken(browser: str, path: Path, address: str, profile: str, more: tuple[str,
 
 
 def main(arguments: list[str]) -> str | None:
-    """Make all pictures; the result is why that is not possible."""
+    """Make all pictures; returns the reason if that is not possible."""
     if not arguments:
         return "name a folder for the pictures"
     browser = shutil.which("chromium")

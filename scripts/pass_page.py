@@ -1,4 +1,4 @@
-"""Writes docs/passes.md: what the most important passes make of one small module.
+"""Writes docs/passes.md: the results of the most important passes for one small module.
 
 usage: python scripts/pass_page.py [--check]
 
@@ -142,7 +142,7 @@ def _fenced(mod: IRModule) -> str:
 
 
 def _facts(mod: IRModule) -> Iterator[str]:
-    """What the attributes of ``main`` say, in lines."""
+    """The attributes of ``main`` in words, line by line."""
     main = mod["main"]
     if CANDIDATES.on(main):
         costs = COSTS.read(main) if COSTS.on(main) else None

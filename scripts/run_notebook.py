@@ -1,7 +1,7 @@
 """Run a notebook in place, as a new reader would: ``make notebook``. Needs the extra docs.
 
-What changes with every run and says nothing, such as times of execution and the bars of finished progress, is left out.
-The exit code is 1, with one line, where a cell fails or prints too much.
+Outputs that change with every run and carry no information are left out: times of execution, bars of finished
+progress. The exit code is 1, with one line, where a cell fails or prints too much.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 MOST_BYTES = 100_000
-"""The outputs of a notebook together are not larger: it is read in the repository, too."""
+"""The most bytes of all outputs of a notebook: it is also read in the repository."""
 
 
 def executed(path: Path) -> Any:
@@ -34,7 +34,7 @@ def executed(path: Path) -> Any:
 
 
 def _is_empty(output: Any) -> bool:
-    """Whether nothing is left to see, as of a bar that has ended."""
+    """Whether an output shows nothing, such as a finished bar."""
     return output.output_type == "display_data" and output.data.get("text/html") == ""
 
 
@@ -54,7 +54,7 @@ def nbytes(notebook: Any) -> int:
 
 
 def main(path: Path) -> str | None:
-    """Run and write the notebook; the result is what is wrong with it."""
+    """Run and write the notebook; returns what is wrong with it."""
     try:
         notebook = executed(path)
     except CellExecutionError as error:

@@ -13,7 +13,7 @@ _PART = re.compile(r"^(Reads|Writes|Keeps|Takes|Declines|Needs) {2,}", re.MULTIL
 
 
 class AsMarkdown(griffe.Extension):
-    """Roles of Sphinx become code, and what a pass reads, writes and keeps becomes a list."""
+    """Turn roles of Sphinx into code, and the Reads, Writes and Keeps of a pass into a list."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

@@ -1,4 +1,4 @@
-"""What MkDocs is told about this repository: which files are pages, and where their links lead.
+"""Hooks of MkDocs for this repository: which files are pages, and where their links lead.
 
 Pages link to each other and to sources as the repository has them (``../examples/backend``), so a link that works here
 works in the site. A source that a page links to becomes a page of its own, a folder a list of its files.

@@ -25,7 +25,7 @@ _INDEX = """<!doctype html>
 
 
 def age(version: str) -> tuple[int, int, int, bool, str]:
-    """What versions are sorted by: a release comes after its candidates."""
+    """The sort key of versions: a release comes after its candidates."""
     found = VERSION.fullmatch(version)
     assert found is not None
     return int(found[1]), int(found[2]), int(found[3]), found[4] is None, found[4] or ""

@@ -106,7 +106,7 @@ class Annotation(Generic[T]):
 
 @lru_cache(maxsize=16)
 def _decoded(annotation: Annotation[T], value: Any) -> T:
-    """:meth:`Annotation.decoded`; one pass reads what another has written many times."""
+    """:meth:`Annotation.decoded`, cached: a pass reads the same attribute many times."""
     return annotation.decoded(value)
 
 
@@ -145,4 +145,4 @@ FREELY_PLACED: Annotation[tuple[FreelyPlaced, ...]] = Annotation(
 DEVICE_PLANS: Annotation[tuple[DevicePlan, ...]] = Annotation(
     "collage.device_plans", "ChooseDevices", tuple[DevicePlan, ...]
 )
-"""One plan for each dataflow block whose values had a choice of devices; one alone with a reason if none was made."""
+"""One plan for each dataflow block with a choice of devices. If no plan was made: a single one, with the reason."""

@@ -99,27 +99,29 @@ def compile(
 
     * ``model``: an ONNX model or the path of one, a ``torch.nn.Module`` with ``example_inputs``, a
       ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
-    * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
+    * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` fixes the shape of an input,
       ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only. ``{"batch": [1, 8]}`` and
-      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that may get plans of their own; likely ones
-      do if none are named, and none with ``{"batch": []}``. ``{"length": {16: 0.7, 512: 0.3}}`` has their weights
-      (docs/models.md).
+      ``{"length": range(1, 129)}`` leave a dimension open and name the sizes that may get a plan each. If no size is
+      named, likely sizes are used; with ``{"batch": []}`` none gets a plan. ``{"length": {16: 0.7, 512: 0.3}}`` also
+      gives the weight of each size (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md). A list of targets names backends too: ``"llvm -libs=onednn"``
-      stands for one in preference to those of later targets, and a target without ``libs`` for TVM (docs/models.md).
+      names oneDNN, which is preferred to the backends of later targets. A target without ``libs`` names TVM
+      (docs/models.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
       named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
-    * ``progress`` is called with what is being measured, ``tell`` with what else is being done. With ``progress=True``
-      both are shown on standard error.
-    * ``budget_seconds``: the limit for measuring kernels; None: no limit. What matters most is measured first, and the
-      plan is the best one that is known by then. If a limit is given, a compile goes on where an earlier one has ended.
+    * ``progress`` is called with what is being measured and ``tell`` with the name of any other step. With
+      ``progress=True`` both are shown on standard error.
+    * ``budget_seconds``: the limit for measuring kernels; None is no limit. The most important kernels are measured
+      first, and the plan is the best one for the costs that are known by then. With a limit, a compile continues
+      where an earlier one ended.
     * ``remeasure``: measure known costs again too.
-    * ``recompile``: compile even if the program of an earlier compile is kept, which is the result otherwise: that of
-      the same model, options, versions and machine, as long as the costs that it was made of hold (docs/costs.md).
-    * ``packs``: let packs of costs of this processor's family answer, where a sample that is measured here agrees.
+    * ``recompile``: compile even if the program of an earlier compile is kept. Otherwise a kept program is returned
+      if it has the same model, options, versions and machine, and its costs still hold (docs/costs.md).
+    * ``packs``: use packs of costs for this processor's family, if a sample of them agrees with measurements made here.
     * ``explain``: fill ``program.explanation``, which says for every candidate why it was chosen or not.
     * ``specs``: partition rules of your own.
     * ``allow_winograd``: let convolutions use Winograd's algorithm, which rounds differently.
@@ -129,8 +131,8 @@ def compile(
       for CPUs only.
     * ``refine``: how candidate programs are compared. By default ours, that of a greedy partitioner, those of each
       backend alone, and the fastest one of an earlier compile are timed in turns. With ``Refinement()`` costs that do
-      not hold in the running program are also corrected, and TVM alone takes part. The fastest is the result, and the
-      plan of ``main`` has the ``comparison``. Programs for a GPU are not compared.
+      not hold in the running program are also corrected, and a program of TVM alone is compared too. The fastest
+      program is the result, and the plan of ``main`` has the ``comparison``. Programs for a GPU are not compared.
     * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
       Inputs, outputs and all other arithmetic stay float32. ``"f16"`` is for the target ``cuda``: there all values
       inside that are safe in 16 bits are float16, and inputs and outputs keep their types (docs/precision.md). There
@@ -140,23 +142,23 @@ def compile(
     * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after
       :func:`unity_collage.set_num_threads`. Kernels for a GPU do not depend on it.
     * ``params``: weights that are parameters of the model, by name, or those behind ``num_input`` in order. Copies of
-      them become constants, which are packed once and are no inputs any more. Of an ONNX model any input may be given:
-      with ``{"sr": 16000}`` only one branch of an ``If`` on ``sr`` is imported.
+      them become constants, which are packed once and are not inputs any more. For an ONNX model any input may be
+      given: with ``{"sr": 16000}`` only one branch of an ``If`` on ``sr`` is imported.
     * ``measure``: with False kernels are chosen by rule, in the order of ``backends``, and grouped as TVM does. Nothing
       is measured, and no database is opened.
     * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
-    * ``custom_ops``: Python functions for operators of an ONNX model that nobody here has, such as
+    * ``custom_ops``: Python functions for operators of an ONNX model that have no converter here, such as
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, and those of a
-      PyTorch model to PyTorch (``"torch"``), if it is installed and among the ``backends``; remarks of the plan name
+      PyTorch model to PyTorch (``"torch"``), if it is installed and among the ``backends``. Remarks of the plan name
       them.
     * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
-      ``"200MB"``. The fastest plan under the limit is searched for. Every candidate is measured, and programs are not
-      compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
+      ``"200MB"``. The search finds the fastest plan under the limit. Every candidate is measured, and programs are
+      not compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
     * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
-    * ``devices``: the devices among which the search chooses where each value is that no annotation places, such as
-      ``["cpu:0", "cpu:1"]``; what copies between them cost is measured. Inputs and results without a place are on the
-      first one (docs/devices.md). The model must have fixed sizes.
+    * ``devices``: devices such as ``["cpu:0", "cpu:1"]``. The search chooses a place for each value that no
+      annotation places; copies between them are measured. Inputs and results without a place are on the first one
+      (docs/devices.md). The model must have fixed sizes.
     """
     if isinstance(target, (list, tuple)):
         target, backends = of_several(target, backends, model)
@@ -220,7 +222,7 @@ def compile(
                 program.let_bind(partial(compile, source.mod, **options))
         if program.kept_since is not None:
             of_model = {"shapes": shapes, "dims": dims, "params": params}
-            # From the costs that are known by now: with others there would be another plan.
+            # From the costs that are known by now: other costs could give another plan.
             again = {**options, **of_model, "recompile": True, "budget_seconds": 0.0}
             program.let_compile_again(partial(compile, model, example_inputs, **again))
         known, store = costs.database_and_lock()[0], _objects(costs)
@@ -233,7 +235,7 @@ _TORCH = "torch"
 
 
 def torch_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, bool]:
-    """The ``names`` of backends without PyTorch, and whether it may compute operators; without names it may."""
+    """The ``names`` of backends without PyTorch, and whether PyTorch may compute operators; without names it may."""
     if names is None:
         return None, True
     others = tuple(name for name in names if name != _TORCH)
@@ -245,7 +247,7 @@ def torch_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, bo
 def last_resorts_for(
     custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], asks_torch: bool, target: Target
 ) -> LastResorts:
-    """What takes operators that nobody here has; only on CPUs."""
+    """What takes operators that have no converter here; only on CPUs."""
     if is_cuda(target):
         return LastResorts()
     return LastResorts(custom_ops, any(found.name == "onnxruntime" for found in runtimes), asks_torch)

@@ -1,17 +1,17 @@
-"""What a compile takes where nothing else is asked for. Nothing is imported for it."""
+"""The defaults of a compile. This module imports nothing."""
 
 from __future__ import annotations
 
 
 class Usual(float):
-    """A number that nobody has given: it counts as one that was asked for nowhere, even if they are equal."""
+    """A default number. An option with this value counts as not given, even if the user gives an equal number."""
 
 
 BUDGET_SECONDS = Usual(35.0)
-"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
+"""The default limit for measuring. A compile with it takes about a minute in all."""
 
 MOST_THREADS = 1024
-"""The limit for the number of threads, whatever machine a program is for."""
+"""The largest number of threads, for any machine."""
 
 FLOAT32 = "f32"
 """The precision that a model has."""
@@ -22,7 +22,8 @@ TF32 = "tf32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, TF32: None, "bf16": "bfloat16", "f16": "float16"}
 """The type that products read and values are stored in, by the name of the precision; None: float32.
 
-float16 and TensorFloat-32 are for GPUs. There float16 narrows whole networks, not only products and what is between.
+float16 and TensorFloat-32 are for GPUs. There float16 is used in whole networks, not only for products and the values
+between them.
 """
 
 GPU_PRECISIONS = (TF32, "f16")

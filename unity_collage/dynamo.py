@@ -1,7 +1,7 @@
 """``torch.compile(module, backend="unity_collage")``: the graphs that TorchDynamo captures become programs.
 
-A graph is compiled when it runs first, with its weights as constants: change no weight afterwards. A graph that cannot
-be taken runs as PyTorch would run it, and a warning in the log says why.
+A graph is compiled when it first runs, with its weights as constants: change no weight afterwards. A graph that is
+refused runs as PyTorch would run it, and a warning in the log says why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any], **options: Any
     """A function with the arguments and results of ``graph``.
 
     ``options`` are those of :func:`unity_collage.compile`, from ``torch.compile(..., options={...})``. With
-    ``fallback=False`` a graph that cannot be taken is an error.
+    ``fallback=False`` a graph that is refused is an error.
     """
     given = dict(options.pop("options", None) or {}) | {
         key: value for key, value in options.items() if key != "mode"
@@ -72,9 +72,7 @@ class _Compiled:
             taken = exported(_Closed(self._graph, args, self._is_weight), tuple(self._free(args)))
             signature = taken.run_decompositions({}).graph_signature  # in which changes are results
             if any(spec.kind in _CHANGES for spec in signature.output_specs):
-                raise ModelError(
-                    "it changes a buffer or an input, and a program changes nothing but its results"
-                )
+                raise ModelError("it changes a buffer or an input, and a program writes only its results")
             return compile_model(taken, **self._options)
         except CollageError as error:
             if not self._has_fallback:

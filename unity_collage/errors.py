@@ -74,11 +74,11 @@ _PLAIN = (
     (r"Check failed: \([^\n]*?\) is false: (?=\S)", ""),
     (r"(?<=[.,]) {2,}", " "),
 )
-"""What errors of TVM have besides words, and what stands for it here."""
+"""The parts of TVM's error texts that are not words, and the text that replaces each."""
 
 
 def in_words(text: str) -> str:
-    """An error's text without what only TVM's developers read: how it prints operators, shapes, types and constants."""
+    """An error's text without TVM's internal notation for operators, shapes, types and constants."""
     for pattern, plain in _PLAIN:
         text = re.sub(pattern, plain, text)
     return text.strip()
@@ -109,7 +109,7 @@ def with_names(text: str, name: str, known: Sequence[str], most: int = 100) -> s
 
 
 def not_a_file(path: str | Path) -> str:
-    """What is said of a ``path`` that is not a file, with the file of its folder that it is close to.
+    """The message for a ``path`` that is not a file, with the closest name in its folder.
 
     ``modle.so is not a file; did you mean model.so?``
     """
@@ -139,6 +139,6 @@ def text_in(path: str | Path, expected: str) -> str:
 
 
 def closest(name: str, known: Sequence[str], most: int) -> list[str]:
-    """At most so many of the ``known`` names that ``name`` may stand for, the closest first; capitals do not count."""
+    """At most ``most`` of the ``known`` names that are close to ``name``, the closest first; case is ignored."""
     by_small = {each.lower(): each for each in reversed(known)}
     return [by_small[each] for each in difflib.get_close_matches(name.lower(), by_small, most)]

@@ -31,7 +31,9 @@ from .profile.inputs import why_not_comparable
 from .search.memory_bounded import MemoryGoal
 
 _NARROW_TOLERANCE = 5e-2
-"""How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
+"""How far outputs of whole programs may differ, as a part of their range, if one of them computes with 8 bits of
+precision.
+"""
 
 
 def fastest(

@@ -1,11 +1,11 @@
-"""TVM's FFI, loaded without what a process that runs a program does not need.
+"""TVM's FFI, loaded without the modules that running a program does not need.
 
 TVM and its FFI import PyTorch wherever it is installed. That takes seconds and loads another thread pool, and a process
 that runs a program, measures kernels or compiles a file needs neither. Where PyTorch is imported already it stays.
 
-The FFI also imports a compiler driver, what exchanges tensors with PyTorch, and Python's package metadata to find its
-own library, which stands beside it. They take longer than a small model takes to load, and are imported when they are
-first used.
+The FFI also imports a compiler driver, the exchange of tensors with PyTorch, and Python's package metadata, which it
+needs to find its own library in its own folder. They take longer to import than a small model takes to load. So they
+are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 def import_without_torch(module: str) -> None:
-    """Import a module as if PyTorch were not installed. A later ``import torch`` works as ever."""
+    """Import a module as if PyTorch were not installed. A later ``import torch`` works as usual."""
     if "torch" in sys.modules:
         import_module(module)
         return
@@ -40,7 +40,9 @@ class _Later(ModuleType):
 
 @contextmanager
 def _later(name: str, **meanwhile: Any) -> Iterator[None]:
-    """Let imports inside give a stand-in for a module, which has what ``meanwhile`` names until the end."""
+    """Inside the ``with`` block importing the module gives a stand-in, which has the attributes of ``meanwhile``
+    until the end.
+    """
     if name in sys.modules:
         yield
         return
@@ -59,12 +61,12 @@ def _no_package(name: str) -> Any:
 
 
 _NO_PACKAGES = {"distribution": _no_package, "PackageNotFoundError": LookupError}
-"""The part of ``importlib.metadata`` with which the FFI looks for its library beside itself."""
+"""The part of ``importlib.metadata`` with which the FFI looks for its library in its own folder."""
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Imports make little garbage, and looking for it takes a tenth of their time."""
+    """Imports make little garbage, and the garbage collector takes a tenth of their time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -87,4 +89,4 @@ def _lightly() -> Iterator[None]:
 
 with _lightly():
     import_without_torch("tvm_ffi")
-import tvm_ffi as tvm_ffi  # noqa: E402 - after the import that leaves all that out
+import tvm_ffi as tvm_ffi  # noqa: E402 - after the import that leaves these modules out

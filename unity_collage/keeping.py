@@ -1,4 +1,6 @@
-"""Which compiles keep their program, and what it is found by: the door between ``compile`` and :mod:`.kept`."""
+"""Which compiles keep their program, and by which key it is found: the interface between ``compile`` and
+:mod:`.kept`.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ class Keeping:
     place: KeptPrograms | None
     database: CostDatabase | None = None
     is_new: bool = False
-    """Whether the program is compiled in any case, and kept."""
+    """Whether the program is compiled even if one is kept; it is kept afterwards."""
     is_to_go_on: bool = False
-    """Whether a compile whose time for measuring was used up does not count."""
+    """Whether a program does not count if its compile ran out of time for measuring."""
     may_keep: bool = True
     """False where no time is allowed for measuring: such a program is not a better one than what is kept."""
 
@@ -50,13 +52,15 @@ class Keeping:
         return self.place.find(digest, self.database, folder, self.is_to_go_on)
 
     def noting(self) -> AbstractContextManager[Answers]:
-        """What is asked of the database inside."""
+        """Which questions the database is asked inside the ``with`` block."""
         return nullcontext(Answers()) if self.database is None else self.database.noting()
 
     def keep(
         self, digest: str | None, model: Any, given: Any, program: Program, answers: Answers, costs: CostModel
     ) -> None:
-        """Keep the program of a model, given as ``model`` and read as ``given``, unless that has changed meanwhile."""
+        """Keep the program of a model, given as ``model`` and read as ``given``, unless the model has changed since
+        it was read.
+        """
         if self.place is None or digest is None or not self.may_keep:
             return
         if self.database is not None and self.database.not_kept:
@@ -100,11 +104,11 @@ def digest_of_imported(model: Any, source: Imported) -> str | None:
 
 
 def _can_be_told(costs: CostModel, options: Mapping[str, Any]) -> bool:
-    """Whether all that the program follows from is known.
+    """Whether everything is known that the program depends on.
 
-    It is not with rules, cost models, operators, passes and instruments of the user's, with devices to choose among,
-    with schedules that are tuned, and where an earlier compile has left something with the cost model. A locked compile
-    is made of the database alone.
+    It is not known with rules, cost models, operators, passes or instruments of the user, with a choice of devices,
+    or with tuned schedules. Nor is it if the cost model has results of an earlier compile. A locked compile depends
+    on the database alone.
     """
     if type(costs) not in (MeasuredCost, CudaCost) or getattr(costs, "tuning_folder", None) is not None:
         return False

@@ -72,20 +72,22 @@ class Pipeline:
     programs: tuple[str, ...] = ()
     """Backends in preference order: also measure for the programs that these make alone, and for the greedy one."""
     hopeless: float = BY_DEFAULT.hopeless
-    """A program that one backend makes alone is not worth measuring for if it costs this many times ours."""
+    """Kernels are not measured for a single-backend program that is known to cost this many times as much as ours."""
     measure: bool = True
     """Whether kernels are chosen by their costs; otherwise by rule (:class:`.passes.ChooseByRule`)."""
     only_choices: bool = False
     """Whether nothing is measured for a function in which nothing has to be chosen (docs/costs.md)."""
     memory: MemoryGoal | None = None
-    """What is asked of the bytes that a plan holds. Every candidate is measured then, and no branches run side by side,
-    since more values are held then."""
+    """The goal for the bytes that a plan holds.
+
+    With a goal every candidate is measured, and no branches run side by side, since more values are held then.
+    """
 
     devices: tuple[relax.VDevice, ...] = ()
     """The devices that values without a place may be on, by cost; empty: none is chosen."""
 
     most_regret: float = MOST_REGRET
-    """A sample size keeps its variant if it would lose more than this part of its best static cost without."""
+    """A sample size keeps its variant if it would lose more than this part of its best static cost without it."""
 
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
@@ -188,9 +190,9 @@ def collage(
 def partition_for(mod: IRModule, backend: str, target: Target | None = None) -> IRModule:
     """``mod`` with functions for ``backend`` wherever it can make a kernel, in the form that TVM's own passes expect.
 
-    It is what ``partition_for_*`` functions of TVM do, with the rules of a backend of ours: each function has the
-    attribute ``Codegen`` and composite functions inside, and :class:`tvm.relax.transform.RunCodegen` makes runtime
-    modules of them. The code generator is registered for that. Nothing is measured. Raises UnknownBackend or
+    It is what ``partition_for_*`` functions of TVM do, with the rules of one backend of this package: each function
+    has the attribute ``Codegen`` and composite functions inside, and :class:`tvm.relax.transform.RunCodegen` makes
+    runtime modules of them. The code generator is registered for that. Nothing is measured. Raises UnknownBackend or
     UnavailableBackend.
     """
     found = usable(backend)

@@ -25,10 +25,12 @@ from .target import conveyed, host_target, is_cuda, target_of
 def devices_named(
     names: Sequence[Named] | None, model: Model, asked: Target | str | None
 ) -> tuple[relax.VDevice, ...]:
-    """The VDevices among which a search chooses; raises CollageError for what is not there, or not of one kind.
+    """The VDevices among which a search chooses.
 
-    A name is ``cpu:1``, a device of the machine with the target of the program, the text of a target, which is its
-    device 0, or the label or the name of a VDevice of the model.
+    Raises CollageError for a missing device, and for devices of several kinds.
+
+    A name like ``cpu:1`` is a device of the machine with the target of the program. The text of a target is its
+    device 0. The label or the name of a VDevice of the model is that VDevice.
     """
     if names is None:
         return ()
@@ -57,7 +59,7 @@ def _numbered(name: Named, target: Target) -> relax.VDevice | None:
     if not colon or kind not in (CPU, CUDA) or not number.isdecimal():
         return None
     if (kind == CUDA) != is_cuda(target):
-        raise CollageError(f"{name} is no device of the target {target.kind.name}: name one or the other")
+        raise CollageError(f"{name} is not a device of the target {target.kind.name}: name one or the other")
     return relax.VDevice(target, int(number), "global")
 
 
@@ -100,7 +102,7 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
         raise CollageError(
             f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) and NVIDIA GPUs (cuda) only"
         )
-    claim_parallel_loops()  # an import of TVM since the runtime was loaded has taken them
+    claim_parallel_loops()  # an import of TVM after the runtime was loaded has registered them
     conflict = runtime.why_pools_conflict() or (runtime.why_torch_competes() if runs_beside_torch else None)
     if conflict is not None:
         warnings.warn(conflict, stacklevel=3)
@@ -110,7 +112,10 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
 def of_several(
     targets: Sequence[Target | str], backends: str | Sequence[str] | None, model: Model
 ) -> tuple[Target, tuple[str, ...] | None]:
-    """The target and the backends of a list of targets; raises CollageError where it contradicts itself or these."""
+    """The target and the backends of a list of targets.
+
+    Raises CollageError if they contradict each other or ``backends``.
+    """
     present = (
         [*targets_in(model), *(device.target for device in listed(model))]
         if isinstance(model, IRModule)

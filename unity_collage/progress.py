@@ -1,4 +1,4 @@
-"""What is being done: a bar on a terminal and in a notebook, else a line every few seconds, on standard error.
+"""Progress: a bar on a terminal and in a notebook, else a line every few seconds on standard error.
 
 In a notebook rich shows a bar only with ipywidgets, and these need a front end that knows them. An element of HTML that
 is updated needs neither.
@@ -25,13 +25,13 @@ from rich.progress import (
 )
 
 _UPDATE_SECONDS = 0.2
-"""How often a notebook is told at most."""
+"""The shortest time between two updates of a notebook."""
 
 Report = Callable[[int, int, str], None]
-"""Called with how much of how much is done, 0 where that is not known, and with what is being done."""
+"""Called with the number of finished steps, the number of all steps (0 if unknown), and the name of the step."""
 
 _EVERY_SECONDS = 4.0
-"""How long nothing is said at most."""
+"""The longest time between two lines."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _bar_html(done: int, total: int, label: str) -> str:
 
 @contextmanager
 def _lines(first: str, begin: float) -> Iterator[Report]:
-    """The first line at once, and then one whenever nothing was said for a while."""
+    """Prints the first line at once, and then one line whenever the last one is some time ago."""
     said = _Said(first, begin)
     thread = threading.Thread(target=said.repeat, daemon=True)
     thread.start()

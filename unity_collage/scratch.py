@@ -1,7 +1,7 @@
-"""Scratch: a temporary folder that goes even if the process that made it is killed.
+"""Scratch: a temporary folder that is removed even if the process that made it is killed.
 
 A folder holds a file on which its maker has a lock for as long as it runs, whatever its process id and its container.
-The first folder that a process makes is the occasion to remove those whose makers have ended.
+When a process makes its first folder, it removes the folders of processes that have ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Scratch:
         self._removed = weakref.finalize(self, _remove, self.name, lock, os.getpid())
 
     def cleanup(self) -> None:
-        """Remove the folder; does nothing when that is done."""
+        """Remove the folder; does nothing if it is removed already."""
         self._removed()
 
     def __enter__(self) -> str:
@@ -52,7 +52,7 @@ def _new(purpose: str) -> tuple[str, int]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _is_in(name, lock):
             return name, lock
-        os.close(lock)  # another process has locked it first, as an abandoned one, and has removed it
+        os.close(lock)  # another process took it for an abandoned one, locked it first, and removed it
 
 
 def _remove(name: str, lock: int, maker: int) -> None:
@@ -63,9 +63,9 @@ def _remove(name: str, lock: int, maker: int) -> None:
 
 @cache
 def _remove_abandoned(parent: str) -> None:
-    """Remove the folders in ``parent`` whose makers have ended."""
+    """Remove the folders in ``parent`` that were made by processes that have ended."""
     for folder in Path(parent).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # it is no folder of ours, its maker runs, or another process removes it
+        with suppress(OSError):  # not ours, still in use, or being removed by another process
             _remove_if_abandoned(folder)
 
 

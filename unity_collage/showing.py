@@ -1,10 +1,14 @@
-"""How the values of this package show themselves in notebooks: as ``unity_collage.show`` does, by its public name."""
+"""The values of this package in notebooks: ``unity_collage.show`` formats them."""
 
 from __future__ import annotations
 
 
 class Shown:
-    """A base of values that notebooks show. Tables are in package ``report``, above all others: it is asked by name."""
+    """Base class of values that notebooks show.
+
+    Package ``report``, which makes the tables, is above this one in the layers, so it is imported by name when a
+    value is shown.
+    """
 
     __slots__ = ()
 

@@ -27,7 +27,7 @@ _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
 """Fields of a target that name tools; all other fields describe the hardware."""
 
 _TVM = "tvm"
-"""The backend that a target without ``libs`` stands for."""
+"""The backend of a target without ``libs``."""
 
 TARGET = "target"
 """Attribute of a function: its target, as TVM names it. A kernel without one is for the target in scope."""
@@ -74,7 +74,7 @@ def with_host(target: Target) -> Target:
     It also has the limits that all GPUs have, which schedules ask for. All of that is in its text.
     """
     host = fields_of(host_target() if target.host is None else target.host)
-    host.pop("num-cores", None)  # no kernel runs there: costs hold for any number of threads
+    host.pop("num-cores", None)  # no kernel runs on the host: costs hold for any number of its threads
     return Target({**_LIMITS, **fields_of(target), "host": host})
 
 

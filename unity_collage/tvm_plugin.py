@@ -1,4 +1,5 @@
-"""The entry point that TVM loads: ``relax.build(mod, target, relax_pipeline="collage")`` needs no import of ours.
+"""The entry point that TVM loads: ``relax.build(mod, target, relax_pipeline="collage")`` needs no import of this
+package.
 
 ``import tvm`` calls :func:`register`, which imports nothing of this package until the pipeline is asked for.
 """

@@ -1,7 +1,7 @@
-"""What is used of TVM that TVM itself calls private, each with the reason.
+"""The private names of TVM that this package uses, each with the reason.
 
-Nothing else in this package reaches for a name of TVM that begins with an underscore. tests/unit/test_tvm_private.py
-uses each, so that an upgrade of TVM that moves one says so.
+No other module of this package uses a name of TVM that begins with an underscore. tests/unit/test_tvm_private.py uses
+each name, so it fails if an upgrade of TVM moves one.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ def vm_link(builder: relax.ExecBuilder, target: Target, library: Any, constants:
 
 
 def tuning_workload(kernel: tirx.PrimFunc) -> IRModule:
-    """``kernel`` as MetaSchedule's database names it: only the tuner itself calls this, and records are found by it."""
+    """``kernel`` as MetaSchedule's database names it: only the tuner itself calls this function, and its result is
+    the key of records.
+    """
     from tvm.s_tir.meta_schedule.tune_context import _normalize_mod  # takes long to import
 
     return cast(IRModule, _normalize_mod(kernel))
 
 
 def remove_patterns(names: Sequence[str]) -> None:
-    """Take patterns out of TVM's table: ``register_patterns`` has no public inverse."""
+    """Remove patterns from TVM's table: ``register_patterns`` has no public inverse."""
     relax.backend._ffi_api.RemovePatterns(list(names))
 
 
 def end_open_blocks(builder: relax.BlockBuilder) -> None:
-    """End what was begun with ``builder``: it prints a warning when it is destroyed with open blocks."""
+    """Close all open blocks of ``builder``: it prints a warning if it is destroyed with open blocks."""
     with suppress(Exception):  # until none is left
         while True:
             builder._end_block()

@@ -3,10 +3,10 @@
 usage: python -m benchmarks.gpu [--models NAME ...] [--precision f32 tf32 f16] [--batch 1 16] [--calls N] [--alone]
                                 [--time S] --out FILE.json
 
-Competitors take turns in rounds. A time is the median of the rounds, by CUDA events around ``--calls`` calls in a row
-whose inputs are on the device. In f32 none of them uses TF32, in tf32 all do. In f16 torch runs ``module.half()`` on
-inputs in float16; ours takes and returns float32. For torch, images have the layout in which its eager mode is faster;
-for ours they have channels first. In f32 and tf32 ours searches the layout of each image between kernels.
+Competitors take turns in rounds. A time is the median of the rounds, by CUDA events around ``--calls`` calls in a
+row, with inputs on the device. In f32 none of them uses TF32, in tf32 all do. In f16 torch runs ``module.half()`` on
+inputs in float16; ours takes and returns float32. For torch, images have the layout in which its eager mode is
+faster; for ours they have channels first. In f32 and tf32 ours searches the layout of each image between kernels.
 
 ``error`` is the length of the difference to eager torch in float32 over the length of that. ``additive_error`` is how
 much longer a call takes than the costs of the kernels together, as a part of these.

@@ -24,7 +24,7 @@ Run = Callable[[], Any]
 
 @dataclass
 class Competitor:
-    """What is timed, and what is known of it."""
+    """A competitor: what is timed, and facts about it."""
 
     run: Run
     result: Callable[[], torch.Tensor]
@@ -52,7 +52,7 @@ class Competitors:
         return found
 
     def made(self, name: str) -> Competitor:
-        """The competitor ``name``; what makes it impossible is raised."""
+        """The competitor ``name``; raises the error that makes it impossible."""
         if name == EAGER:
             return self._eager()
         if name == COMPILED:

@@ -1,4 +1,4 @@
-"""What the process that measures is asked, and what it answers: plain data, written as lines of JSON."""
+"""The requests to the measuring process and its replies: plain data, written as lines of JSON."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 OURS = "ours"
-"""Ours as it is called. Its programs refuse to be captured by torch: they capture their kernels themselves."""
+"""The name of ours. Its programs refuse to be captured by torch: they capture their kernels themselves."""
 EAGER, COMPILED = "torch eager, captured", "torch.compile"
 ALONE = ("cudnn", "cublas", "tvm")
 BATCHES, PRECISIONS = (1, 16), ("f32", "tf32", "f16")
 RESULT, WARM_UP = ": result", ": warm-up"
-"""What the names of a competitor's later steps end with."""
+"""The suffix of the names of a competitor's later steps."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all jobs."""
+    """Settings of all jobs."""
 
     device: str = "cuda"
     """``cpu`` is for trials of the benchmark itself: nothing is captured."""

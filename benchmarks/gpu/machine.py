@@ -22,7 +22,7 @@ _PACKAGES = (
 
 
 def gpu() -> dict[str, str]:
-    """What ``nvidia-smi`` says of the first GPU now; one entry ``reason`` where it says nothing."""
+    """The state of the first GPU by ``nvidia-smi``; a single entry ``reason`` if it reports nothing."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader", "--id=0"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

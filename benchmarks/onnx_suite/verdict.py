@@ -1,4 +1,4 @@
-"""What becomes of one case of the suite."""
+"""The verdict on one case of the suite."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _last_line(error: Exception) -> str:
 
 
 def is_random(case: Case) -> bool:
-    """Whether the results of a case are drawn: then the standard says no numbers."""
+    """Whether the results of a case are random: then the standard defines no numbers."""
     nodes = case.model().graph.node
     return any(node.op_type in _RANDOM for node in nodes) or "training_dropout" in case.name
 

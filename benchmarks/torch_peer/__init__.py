@@ -1,1 +1,1 @@
-"""torch.compile as a peer: an ONNX model as a module of torch that somebody might have written."""
+"""torch.compile as a peer: an ONNX model as a module of torch as a user might write it."""

@@ -1,4 +1,4 @@
-"""A node of an ONNX graph on its way to torch, with all that is known of it before it runs."""
+"""A node of an ONNX graph to be converted to torch, with all that is known about it before it runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from onnx import helper
 from unity_collage.errors import ModelError
 
 Value = Any
-"""A tensor, or what stands for one while calls are recorded."""
+"""A tensor, or its stand-in while calls are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What does not change from run to run: shapes, attributes, and the operands that are ``known``."""
+    """The constant parts of a call: shapes, attributes, and the operands that are ``known``."""
 
     node: onnx.NodeProto
     operands: tuple[torch.Tensor | None, ...]
@@ -72,7 +72,7 @@ class Call:
 
 
 def title(node: onnx.NodeProto) -> str:
-    """What messages call a node."""
+    """The name of a node in messages."""
     return node.name or node.output[0]
 
 

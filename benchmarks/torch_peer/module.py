@@ -1,4 +1,4 @@
-"""An ONNX model as a module of torch that somebody might have written: weights in buffers, shapes as Python's numbers.
+"""An ONNX model as a module of torch as a user might write it: weights in buffers, shapes as Python's numbers.
 
 The graph is evaluated once on the inputs at hand. What does not depend on their values is kept: it is a constant, a
 shape, or computed from those. The other calls of torch are recorded as a ``torch.fx.GraphModule``, code without

@@ -1,4 +1,4 @@
-"""ONNX operators, versions 13 to 18, by the torch functions that somebody would write for them.
+"""ONNX operators, versions 13 to 18, by the torch functions that a user would write for them.
 
 Each gets the :class:`.Call` and then the operands. What is known before a run is read from the call, so that a
 function of torch gets Python's numbers where it can.

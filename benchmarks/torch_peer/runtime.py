@@ -17,9 +17,9 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def torch_compile(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """The model as somebody would write it in torch, in one compiled graph with its weights frozen.
+    """The model as a user would write it in torch, in one compiled graph with its weights frozen.
 
-    Raises ModelError, which names the operator, where there is no torch function for one.
+    Raises ModelError, which names the operator, if there is no torch function for one.
     """
     torch = _torch()
     import onnx
@@ -51,7 +51,7 @@ def torch_compile(path: Path, inputs: Inputs, threads: int) -> Peer:
 
 
 def _torch() -> Any:
-    """PyTorch, which is no dependency even of the benchmarks: with CUDA, as PyPI has it, it takes gigabytes."""
+    """PyTorch, which is not a dependency even of the benchmarks: with CUDA, as on PyPI, it takes gigabytes."""
     try:
         return import_module("torch")
     except ModuleNotFoundError as error:

@@ -32,7 +32,7 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from torch.export import Dim  # pyright: ignore[reportMissingImports]
 
 INLINE = 48
-"""Weights of so many elements are kept as they are; shapes and scalars are below."""
+"""Weights of at most this many elements are kept as they are, among them shapes and scalars."""
 
 SEQUENCE = 64
 

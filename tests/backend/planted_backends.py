@@ -136,7 +136,7 @@ def _constants_of_the_first(functions: Functions, *rest: Any) -> list[Module]:
 
 
 def _second_openmp(functions: Functions, *rest: Any) -> list[Module]:
-    runtime.load("onednn")  # brings libgomp, whose threads nobody starts
+    runtime.load("onednn")  # brings libgomp, but starts no thread of it
     original = Path(runtime.openmp_runtimes()[0]).resolve()
     copy = Path(tempfile.mkdtemp()) / original.name
     shutil.copy(original, copy)

@@ -1,4 +1,4 @@
-"""Backends of regions whose models are spoilt: one computes something else, one has an operator that nobody has."""
+"""Backends of regions with broken models: one computes something else, one has an unknown operator."""
 
 from __future__ import annotations
 

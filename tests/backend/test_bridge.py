@@ -61,7 +61,7 @@ def patterns() -> list[FusionPattern]:
 
 
 class Borrowed:
-    """A code generator of somebody else: it borrows the kernels of oneDNN, and keeps what it was given."""
+    """A third-party code generator: it borrows the kernels of oneDNN, and records its arguments."""
 
     def __init__(self) -> None:
         self.functions: list[relax.Function] = []

@@ -118,7 +118,7 @@ def test_a_fake_fails_the_check_of_its_misbehaviour(misbehaviour: str) -> None:
     where = f"unity_collage.testing.fake_backend:FAKES.{misbehaviour}"
     report = examine(where, RELU[:1], seconds)
     expected = FAKES[misbehaviour]
-    # Their predicates are made anew at each call, and their kernels call back into the process that made them.
+    # Their predicates are made again at each call, and their kernels call back into the process that made them.
     common = {"rule"} if expected else {"rule", "exported"}
     assert {verdict.check for verdict in report.failed} == {*common, *expected}
     for check, finding in expected.items():

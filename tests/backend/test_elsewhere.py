@@ -1,4 +1,4 @@
-"""Operators that nobody here converts: ONNX Runtime computes them, or a Python function that the user gives."""
+"""Operators without a converter: ONNX Runtime computes them, or a Python function that the user gives."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WEIGHTS = random(16, 8, seed=1)
 
 @pytest.fixture(autouse=True)
 def usual(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No instrument watches the passes, and nobody edits the code: otherwise nothing is kept."""
+    """No instrument watches the passes, and the code does not change: otherwise nothing is kept."""
     monkeypatch.setattr(surroundings, "_code", lambda: "code")
     with tvm.transform.PassContext():
         yield

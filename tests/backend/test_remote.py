@@ -71,7 +71,7 @@ def two_servers(tracker: str) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def end(server: subprocess.Popen[bytes]) -> None:
-    """As when the machine loses its power: nobody in there has a chance to say a word."""
+    """As when the machine loses its power: no process on it can send a message."""
     os.killpg(server.pid, signal.SIGKILL)
     server.wait()
 
@@ -175,7 +175,7 @@ def test_a_key_that_nobody_has_is_one_clear_line(tracker: str) -> None:
 
 
 class _Server:
-    """Says of itself that it has so many threads, and that all kernels are unknown to it."""
+    """Reports this number of threads, and that it knows no kernel."""
 
     def __init__(self, threads: int, lost_after: int):
         self._threads = threads

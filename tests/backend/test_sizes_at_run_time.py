@@ -93,7 +93,7 @@ def test_plans_that_mix_all_backends(make: Any, samples: dict[str, Any], sizes: 
 
 
 def cached(length: int, past: int) -> dict[str, np.ndarray]:
-    """The inputs of a :func:`decoder` of one layer: so many tokens behind ``past`` others."""
+    """The inputs of a :func:`decoder` of one layer: a number of tokens behind ``past`` others."""
     random = np.random.default_rng(length + past)
     caches = ["key0", "value0"]
     return {

@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def product(rows: int) -> str:
-    """The product of so many rows and constant weights."""
+    """The product of ``rows`` rows and constant weights."""
     func = function(lambda x, w: R.matmul(x, w), [(rows, 32), (32, 48)])
     return tvm.ir.save_json(func.without_attr("global_symbol").with_attr(LIFTED, 1))
 

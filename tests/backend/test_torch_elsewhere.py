@@ -1,4 +1,4 @@
-"""Operators of PyTorch that nobody here converts: PyTorch computes them when the program runs."""
+"""Operators of PyTorch without a converter: PyTorch computes them when the program runs."""
 
 from __future__ import annotations
 

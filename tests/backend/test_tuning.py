@@ -68,7 +68,7 @@ def product() -> Workload:
 
 
 def by_hand(kernel: tirx.PrimFunc) -> str:
-    """A schedule that nobody else would choose: the columns first."""
+    """A schedule that no tuner would choose: the columns first."""
     schedule = schedule_of(kernel)
     rows, columns, _ = schedule.get_loops(schedule.get_sblock("matmul"))
     schedule.reorder(columns, rows)

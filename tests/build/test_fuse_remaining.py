@@ -126,7 +126,7 @@ def test_a_group_with_one_thread_has_no_parallel_loop() -> None:
 
 
 def wide_product(weights: np.ndarray, threads: int | None) -> IRModule:
-    """``relu(x @ weights)`` as one group of so many threads."""
+    """``relu(x @ weights)`` as one group of ``threads`` threads."""
     builder, kind = relax.BlockBuilder(), relax.TensorType((256, 256), "float32")
     x, w = relax.Var("x", kind), relax.Var("w", kind)
     with builder.function("group", [x, w], attrs={"Primitive": 1}, private=True):

@@ -275,7 +275,7 @@ def fused_before() -> Case:
 
 
 def scheduled_before() -> Case:
-    """A PrimFunc whose loops somebody has tuned."""
+    """A PrimFunc with tuned loops."""
     sch = s_tir.Schedule(_Handwritten["swish"])
     i, j = sch.get_loops("swish")
     sch.vectorize(j)

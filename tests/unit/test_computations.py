@@ -17,13 +17,13 @@ KIB = 1 << 10
 
 
 def scaled(kib: int) -> relax.Function:
-    """x * w, each of so many KiB; w is a constant of the kernel."""
+    """x * w, each of ``kib`` KiB; w is a constant of the kernel."""
     shape = (kib * KIB // 4,)
     return function(lambda x, w: R.multiply(x, w), [shape, shape]).with_attr(LIFTED, 1)
 
 
 def question(sizes: dict[str, int], backend: str = "tvm") -> dict[str, dict[str, str]]:
-    """A kernel of so many KiB for each key ``digest.number``."""
+    """A kernel of the given KiB for each key ``digest.number``."""
     return {
         key: {
             "digest": key.split(".")[0],

@@ -110,7 +110,7 @@ def test_what_an_assumption_leaves_open_keeps_its_lower_bound() -> None:
 
 @dataclass(frozen=True)
 class Hasty(Bounded):
-    """Has time for so many questions, then none."""
+    """Has time for a number of requests, then none."""
 
     patience: int = 1
 

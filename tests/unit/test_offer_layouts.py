@@ -145,7 +145,7 @@ def test_a_greedy_plan_changes_no_layout() -> None:
 
 
 def test_layouts_that_cost_the_same_leave_a_plan_of_two_kernels() -> None:
-    """Settling ties between them neither splits a kernel nor adds one; which layout it is nobody promises."""
+    """Settling ties between them neither splits a kernel nor adds one; which layout it is, is not promised."""
     costs = {
         "tvm:conv2d+relu": 5.0,
         "tvm:conv2d": 5.0,

@@ -85,7 +85,7 @@ def test_each_weight_has_a_product_of_its_own_over_rows_that_are_read_once():
 @pytest.mark.parametrize(
     "made",
     [
-        [step(0, 1), step(2, 3)],  # a row that nobody reads lies between them
+        [step(0, 1), step(2, 3)],  # an unread row lies between them
         [step(0, 1), step(1, 2, U)],
         [step(0, 1), step(0, 1)],  # one product already holds all rows
         [step(0, 1), lambda x: op.matmul(op.reshape(rows(x, 1, 2), [1, WIDTH]), W, out_dtype="float64")],

@@ -1,4 +1,4 @@
-"""Stages: every step once, in an order that works, in lanes that do not wait for each other; scratch nobody shares."""
+"""Stages: every step once, in a valid order, in lanes that do not wait for each other; scratch memory is not shared."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Backend:
     parameters. A PrimFunc with ``tirx.is_scheduled`` keeps its loops, any other gets the schedules of this package. The
     attribute ``Composite`` of the function is the candidate's label, where it has one."""
     takes_free_sizes: bool = False
-    """Whether it makes kernels whose sizes are known only when the program runs."""
+    """Whether it makes kernels with sizes that are known only when the program runs."""
     limits_threads: bool = False
     """Whether a kernel respects the attribute ``collage.threads`` of its function: the most threads that it may use."""
     merges: bool = False
@@ -50,16 +50,19 @@ class Backend:
     multiply ``A (B C)`` for ``(A B) C``, use Fourier transforms, or compute equal operands once. Lower bounds of costs
     count multiplications only then (:mod:`unity_collage.cost.bounds`)."""
     why_inexact: Callable[[Sequence[relax.Call]], str | None] = lambda _calls: None
-    """Why its kernels compute these calls, which are in one kernel, to other last bits than the operators' own formulas
-    in the type of the values, or None. It is asked about those whose last bits matter: they are rounded to integers or
-    compared further on (:mod:`unity_collage.graph.steps`)."""
+    """Why one kernel of these calls gives other last bits than the operators' own formulas in the type of the values,
+    or None. It is called for values that are rounded to integers or compared later
+    (:mod:`unity_collage.graph.steps`).
+    """
     kinds: frozenset[str] = frozenset({"llvm"})
     """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
     by_default: bool = True
-    """Whether a compile that names no backends asks it."""
+    """Whether a compile that names no backends uses it."""
     has_own_threads: bool = False
-    """Whether its library runs on threads of its own, which do not spin when a kernel has ended. What changing between
-    the pools costs is measured as a transition."""
+    """Whether its library runs on threads of its own, which do not spin when a kernel has ended.
+
+    The cost of changing between the pools is measured as a transition.
+    """
     excludes: frozenset[str] = frozenset()
     """The names of backends that cannot be in one process with it. No plan has kernels of both; one of the two declares
     it."""

@@ -15,7 +15,7 @@ from ..plan.candidate import VIEW, Candidate, CompositePart
 from .registry import get
 
 MOST_PARTS = 8
-"""The most parts of a merged kernel: beyond, saving one more launch is less than the noise of its cost."""
+"""The most parts of a merged kernel: with more, the saving of one launch is less than the noise of its cost."""
 
 _LIMITS = Limits(max_exits=0, allow_taps=True)
 

@@ -1,6 +1,6 @@
-"""The newest releases of the libraries that backends use, as far as is known. Nothing is asked for over a network.
+"""The newest known releases of the libraries that backends use. No network is used.
 
-``pip index versions NAME`` shows what there is now. Whoever looks changes ``KNOWN_ON`` and the versions together.
+``pip index versions NAME`` shows the current releases. Change ``KNOWN_ON`` and the versions together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Release:
     distribution: str
     version: str
     remark: str = ""
-    """What else a reader should know about newer releases."""
+    """Remarks about newer releases."""
 
 
 NEWEST = {

@@ -53,7 +53,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def _entry_points() -> tuple[list[EntryPoint], list[Plugin]]:
-    """The entry points of our group, and a broken plug-in for each package whose entry points cannot be read."""
+    """The entry points of our group, and a broken plug-in for each package with unreadable entry points."""
     try:
         return list(entry_points(group=ENTRY_POINT_GROUP)), []
     except Exception:  # one broken package breaks the list of all packages: read them one by one
@@ -120,7 +120,10 @@ def described(error: BaseException) -> str:
 
 @contextmanager
 def _side_effects() -> Iterator[list[str]]:
-    """A scope in which foreign code is imported. On leaving it, the list has its side effects, which are undone."""
+    """A scope in which third-party code is imported.
+
+    At its end the list has the side effects, which have been undone.
+    """
     effects: list[str] = []
     with _same_folder(effects), _no_output(effects):
         yield effects
@@ -188,7 +191,7 @@ def _flush_c() -> None:
 
 
 class _Switch:
-    """A file whose target can be switched. A logging handler that keeps it writes to the current target."""
+    """A file with a target that can be switched. A logging handler that keeps it writes to the current target."""
 
     def __init__(self, file: TextIO):
         self.file = file

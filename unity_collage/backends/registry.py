@@ -1,7 +1,7 @@
 """The known backends, in order of preference, and how names become backends.
 
-A plug-in that cannot be loaded is listed by :func:`statuses` and is not used. If two backends have one name, using that
-name is an error, and so is using all backends, since nobody would notice that one of the two is left out.
+A plug-in that cannot be loaded is listed by :func:`statuses` and is not used. If two backends have one name, using
+that name is an error. So is using all backends, since otherwise one of the two would be left out silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 _OURS = "unity_collage"
 
 _AVAILABLE = "available"
-"""How the state of a backend begins that can be used."""
+"""The prefix of the state of a usable backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def why_unavailable(backend: Backend) -> str | None:
     """Why ``backend`` is not available, or None: the answer of its ``why_unavailable``.
 
     An exception, or an answer that is neither None nor a text, is a reason too. A plug-in without a version is not
-    available, since its costs could not be told from those of the next version.
+    available, since its costs could not be distinguished from those of the next version.
     """
     reason = _why_it_says(backend)
     is_plugin = any(plugin.backend is backend for plugin in _installed().plugins)

@@ -31,9 +31,9 @@ Params = Mapping[str, Any] | Sequence[Any]
 
 
 def with_constant_inputs(model: Model, params: Params) -> tuple[Model, Params]:
-    """An ONNX model whose inputs ``params`` names are constants, and the parameters that are left to bind.
+    """An ONNX model with the inputs that ``params`` names as constants, and the parameters that are left to bind.
 
-    Other models, and weights without names, are bound when the model is imported. ``model`` itself stays as it is.
+    Other models, and weights without names, are bound when the model is imported. ``model`` itself does not change.
     Raises CollageError for a name that there is not, and for another type or shape.
     """
     if not params or not isinstance(params, Mapping):
@@ -82,7 +82,7 @@ def _no_parameter(name: str, known: Collection[str]) -> CollageError:
 
 
 def with_params(source: Imported, params: Params) -> Imported:
-    """``source`` whose ``main`` has copies of ``params`` as constants in place of those parameters.
+    """``source`` with copies of ``params`` as constants in place of these parameters of ``main``.
 
     Values are arrays or tensors of any library, as a program takes them. Raises CollageError for a name that there is
     not, and for another type or shape.
@@ -100,7 +100,7 @@ def with_params(source: Imported, params: Params) -> Imported:
             continue
         if not isinstance(spec, TensorSpec):
             raise CollageError(f"{shown(spec.name)} cannot be bound: it is {spec}, and constants are tensors")
-        # A copy: who changes the array afterwards does not change the program.
+        # A copy: a later change of the array does not change the program.
         bound[param] = copied_tensor(taking(spec, HOST)(named[spec.name], sizes))
     if not bound:
         return source

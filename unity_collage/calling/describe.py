@@ -42,7 +42,7 @@ def signature_of(
 
 
 class _Symbols:
-    """The names of symbolic dimensions: each variable has one of its own."""
+    """The names of symbolic dimensions: each variable has a different name."""
 
     def __init__(self) -> None:
         self._names: dict[tirx.Var, str] = {}
@@ -78,7 +78,7 @@ def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
 
 
 def _with_multiples(spec: Spec, main: relax.Function, param: relax.Var) -> Spec:
-    """``spec`` of a parameter, with the extents that ``main`` takes for multiples."""
+    """``spec`` of a parameter, with the extents that ``main`` assumes to be multiples."""
     found = tuple(multiples_of(main, param))
     return replace(spec, multiples=found) if isinstance(spec, TensorSpec) and found else spec
 

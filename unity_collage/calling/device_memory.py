@@ -1,7 +1,7 @@
 """The memory of the CUDA device: arrays and tensors as tensors that its kernels can read, and results on the host.
 
-Memory of the device is shared where it is contiguous and aligned, and copied there elsewhere. All copies are work of
-the current stream. A call waits for copies from the host, so that the caller may change what was given.
+Memory of the device is shared if it is contiguous and aligned, and copied on the device otherwise. All copies are
+work of the current stream. A call waits for copies from the host, so that the caller may change what was given.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class DeviceMemory:
 
 
 def _imported(value: Any) -> Tensor:
-    """A tensor of any library that is on a CUDA device; its own work on it is done before ours on this stream."""
+    """A tensor of any library that is on a CUDA device; that library's work on it is ordered before ours on this
+    stream.
+    """
     try:
         if is_of_torch(value):  # its current stream is ours
             return tvm_ffi.from_dlpack(value)

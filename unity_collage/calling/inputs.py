@@ -1,4 +1,4 @@
-"""Checks the inputs of a call against the signature, and makes tensors of them. No value is converted or cut."""
+"""Checks the inputs of a call against the signature, and makes tensors of them. No value is converted or truncated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sizes = dict[str, tuple[int, str]]
 """The symbolic dimensions of a call: the extent of each, and the input that gave it."""
 
 Take = Callable[[Any, Sizes], Any]
-"""Makes of a value what the program reads; raises CollageError where it may not be this input."""
+"""Turns a value into what the program reads; raises CollageError if it may not be this input."""
 
 
 def taking(spec: Spec, memory: Memory = HOST, memory_at: Callable[[str], Memory] = memory_of) -> Take:
@@ -57,7 +57,7 @@ class TensorInput:
             return self._foreign(value, sizes)
         except NotTaken as error:
             raise self._refused(str(error)) from error
-        except ValueError as error:  # a type that DLPack has, and TVM has not
+        except ValueError as error:  # a type that DLPack has, but TVM lacks
             raise self._refused(f"{what(value)} was given: {first_line(error)}") from error
 
     def _array(self, array: np.ndarray, sizes: Sizes) -> Tensor:

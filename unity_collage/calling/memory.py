@@ -17,7 +17,10 @@ CPU, CUDA = "cpu", "cuda"
 
 
 class Memory(Protocol):
-    """What a call needs to know of a device. Its methods raise NotTaken where a value cannot be there."""
+    """The operations of a call on a device's memory.
+
+    Methods raise NotTaken for a value that cannot be on the device.
+    """
 
     def tensor_of_array(self, array: np.ndarray) -> Tensor:
         """A tensor that kernels can read, with the values of an array in the machine's byte order."""
@@ -28,7 +31,7 @@ class Memory(Protocol):
         ...
 
     def readable(self, tensor: Tensor) -> Tensor:
-        """``tensor`` where kernels can read it, else a copy that they can."""
+        """``tensor`` if kernels can read it, else a copy that they can read."""
         ...
 
     def copied_tensor(self, tensor: Tensor) -> Tensor:
@@ -72,7 +75,7 @@ class HostMemory:
 class NumberedHostMemory(HostMemory):
     """That of a device of the kind ``cpu`` with another number than 0: kernels check the number of each tensor.
 
-    What is given elsewhere is copied.
+    Tensors on other devices are copied.
     """
 
     def __init__(self, number: int):
@@ -114,6 +117,6 @@ def memory_of(device: str) -> Memory:
     if reason := cuda.why_unavailable():
         raise CollageError(f"the program cannot run here: {reason}")
     cuda.load()
-    from .device_memory import DeviceMemory  # of a process that has a device
+    from .device_memory import DeviceMemory  # in a process with a device
 
     return DeviceMemory()

@@ -1,4 +1,4 @@
-"""Which value is given for which input: by position, by name, or as one dict."""
+"""Assigns the values of a call to inputs: by position, by name, or as one dict."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_SHOWN = 8
 class InputNames:
     """The names of a program's inputs, and the places of their values.
 
-    A name counts exactly as the model writes it. Its form as an identifier of Python counts too, unless another input
-    has the same identifier or that name.
+    A name is accepted as the model writes it. Its form as an identifier of Python is accepted too, unless another
+    input has this name or the same identifier.
     """
 
     def __init__(self, names: Sequence[str]):

@@ -15,10 +15,10 @@ _GENERATED = re.compile(
     "avx|amx|s?sse[0-9]|fma|f16c|bmi|lzcnt|popcnt|movbe|adx|gfni|vaes|vpclmul|xop|tbm|sha$|neon|sve|dotprod|fullfp16"
     "|bf16|i8mm"
 )
-"""Features of LLVM's processors that code generators use: the rest is for system software, or about speed."""
+"""Features of LLVM's processors that code generators use. The others are for system software, or only about speed."""
 
 _OF_LLVM = {"abm": "lzcnt", "bmi1": "bmi", "pni": "sse3", "sha_ni": "sha"}
-"""LLVM's names of features that Linux calls otherwise."""
+"""LLVM's names of features for which Linux has another name."""
 
 
 def host_of(target: Target) -> Target:
@@ -62,7 +62,7 @@ def why_not_here(required: Sequence[str]) -> str | None:
 
 @cache
 def _names_of_linux() -> frozenset[str]:
-    """What Linux says that the processor has, and LLVM's names where they are others."""
+    """The features that Linux reports for the processor, also by LLVM's names if they differ."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

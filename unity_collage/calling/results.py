@@ -33,7 +33,7 @@ def let_numpy_read_tensors() -> None:
 
 
 class HostTensor(Tensor):
-    """A tensor of a process without TVM's packages for Python, which has what programs promise of a result."""
+    """A tensor in a process without TVM's packages for Python, with the methods that results of programs promise."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class HostTensor(Tensor):
 
 
 def _waiting(numpy: Callable[[Tensor], np.ndarray]) -> Callable[[Tensor], np.ndarray]:
-    """``numpy`` of a tensor, behind the work of all streams if the tensor is on a CUDA device."""
+    """``numpy`` of a tensor; on a CUDA device it waits for the work of all streams."""
 
     @wraps(numpy)
     def waiting(tensor: Tensor) -> np.ndarray:
@@ -165,7 +165,7 @@ def _write(result: Tensor, array: Any, memory: Memory) -> None:
 
 
 def _array(tensor: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """numpy's protocol: the tensor's memory where that is the CPU's and numpy has its type, else a copy."""
+    """numpy's protocol: the tensor's memory if it is on the CPU and numpy has its type, else a copy."""
     try:
         if tensor.__dlpack_device__() != CPU:
             raise BufferError

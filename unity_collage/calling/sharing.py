@@ -1,6 +1,6 @@
 """Which results of a program may have the memory of an input, a constant or another result.
 
-A caller may write to results. So those are copied whose memory something else reads.
+A caller may write to results. So a result is copied if something else reads its memory.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _VIEWS = frozenset(
         "memory.ensure_zero_copy", "call_pure_packed", "call_tir_inplace", "to_vdevice", "hint_on_device",
     )
 )  # fmt: skip
-"""Operators whose result may be a view of an operand, and those that nothing is known about."""
+"""Operators with a result that may be a view of an operand, and unknown operators."""
 
 _ANYTHING = "anything"
-"""The origin of memory that may belong to others: parameters, constants, what functions of Relax return."""
+"""The origin of memory that may belong to others: parameters, constants, results of Relax functions."""
 
 Origins = frozenset[Any]
 
 
 def shared_results(mod: IRModule) -> tuple[int, ...]:
-    """The numbers of results of ``main`` whose memory may be that of an input, a constant or an earlier result."""
+    """The numbers of results of ``main`` that may share the memory of an input, a constant or an earlier result."""
     return _shared_in(mod, mod["main"])
 
 
@@ -75,7 +75,7 @@ class _Origins:
                 self.read(binding.value.false_branch)
 
     def value(self, expr: relax.Expr) -> relax.Expr:
-        """The expression behind the variables that are only other names of it."""
+        """The expression that ``expr`` names, through variables that are only other names."""
         while True:
             if isinstance(expr, relax.SeqExpr):
                 expr = expr.body
@@ -116,7 +116,7 @@ class _Origins:
         return frozenset({value if var is None else var})
 
     def _has_own_results(self, callee: relax.Expr) -> bool:
-        """Whether a variant is called whose results are in memory of their own."""
+        """Whether the call is of a variant with results in memory of their own."""
         variants = called_by_switch(self._mod["main"])
         if not isinstance(callee, tvm.ir.GlobalVar) or callee.name_hint not in variants:
             return False

@@ -23,7 +23,7 @@ class TensorSpec:
     device: str = ""
     """Where it is in a program of several devices, such as ``cpu:1``; empty: on the program's first device."""
     multiples: tuple[tuple[int, int], ...] = ()
-    """Axes whose extents are multiples of a number, with that number."""
+    """Axes with extents that are multiples of a number, with that number."""
 
     def __str__(self) -> str:
         text = tensor_text(self.dtype, self.shape)
@@ -43,7 +43,7 @@ class TupleSpec:
 
 @dataclass(frozen=True, slots=True)
 class OtherSpec:
-    """Something else that Relax knows, such as a shape; it is passed on as it is."""
+    """Another type of Relax, such as a shape; its value is passed on as it is."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class Signature:
     inputs: tuple[Spec, ...]
     results: tuple[Spec, ...]
     shared: tuple[int, ...] = ()
-    """The numbers of results whose memory may be that of an input, a constant or an earlier result."""
+    """The numbers of results that may share the memory of an input, a constant or an earlier result."""
 
     def __str__(self) -> str:
         return f"{_listed(self.inputs)} -> {_listed(self.results)}"

@@ -24,7 +24,7 @@ ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
 
 _COPIED_BYTES = 4096
-"""Arrays of numpy up to this size are copied: that takes no longer than to ask whether they are aligned."""
+"""Arrays of numpy up to this size are copied: that takes no longer than checking whether they are aligned."""
 
 _EXCHANGED_KINDS = frozenset("fiub")
 """The kinds of numpy's types that DLPack has."""
@@ -44,7 +44,7 @@ class NotTaken(CollageError):
 
 
 def tensor_of_array(array: np.ndarray) -> Tensor:
-    """``array``, whose byte order is the machine's, as a tensor; its memory is shared where possible."""
+    """``array``, which is in the machine's byte order, as a tensor; its memory is shared if possible."""
     if array.dtype.kind not in _EXCHANGED_KINDS:
         return copied_array(array)
     if array.nbytes > _COPIED_BYTES and array.flags.c_contiguous and array.flags.writeable:
@@ -66,7 +66,7 @@ def copied_array(array: np.ndarray) -> Tensor:
     if tensor.dtype.bits != 8 * array.itemsize:  # TVM packs the elements of types of less than a byte
         import_without_torch("tvm.relax")
         return sys.modules["tvm"].runtime.tensor(array)
-    source = np.ascontiguousarray(array)  # which must outlive its address
+    source = np.ascontiguousarray(array)  # keeps the memory alive while its address is used
     ctypes.memmove(tensor.data_ptr(), source.ctypes.data, source.nbytes)
     return tensor
 

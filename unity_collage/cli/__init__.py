@@ -16,7 +16,7 @@ STARTED = time.monotonic()
 """When the command began, in seconds of the monotonic clock."""
 
 _LONG = ("bench", "bisect", "check", "compare", "compile", "diff", "explain", "profile")
-"""Commands that say what they are doing, from the first moment on: TVM takes seconds to load."""
+"""Commands that show progress from their start on: TVM takes seconds to load."""
 
 _QUIET = re.compile("-[qv]*q[qv]*|--quiet")
 

@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
         "--annotated",
         metavar="FILE",
         help="the module as text, before SearchPartition, that the plans are of: the problem that they answer is made "
-        "anew from its collage.candidates and collage.costs",
+        "again from its collage.candidates and collage.costs",
     )
     command.add_argument(
         "--cases",

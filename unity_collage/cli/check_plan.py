@@ -1,4 +1,4 @@
-"""The plans in a file, and what the checker of plans says of them."""
+"""The plans in a file, and the verdicts of the checker of plans."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def is_file_of_plans(name: str) -> bool:
 
 
 def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Finding]]:
-    """For each plan in a file, the name of its function and what the checker says.
+    """For each plan in a file, the name of its function and the checker's verdict.
 
-    ``annotated``: a module as text with the functions that were searched and their ``collage.costs``. Then the problem
-    that a plan answers is made anew from there. Raises CollageError for a file that cannot be read or has no plans.
+    ``annotated``: a module as text with the functions that were searched and their ``collage.costs``. With it the
+    search problem of each plan is built again from these. Raises CollageError for a file that cannot be read or has
+    no plans.
     """
     plans, searched = plans_of(path)
     if annotated is not None:
@@ -50,8 +51,8 @@ def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Fin
 
 
 def _found(name: str, plan: Plan, searched: Functions, annotated: str | None) -> Finding:
-    """What the checker says of one plan by itself."""
-    if plan.variants:  # nothing was searched for a function that only chooses one
+    """The checker's verdict on one plan without its module."""
+    if plan.variants:  # there was no search for a function that only chooses a variant
         return checked(plan)
     func = _searched(name, searched, annotated)
     if func is None:

@@ -85,7 +85,7 @@ def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
         yield costs
     finally:
         signal.signal(signal.SIGINT, before)
-    if presses > 1:  # whatever ran has dropped the exception
+    if presses > 1:  # the code that was interrupted has dropped the exception
         raise KeyboardInterrupt
 
 

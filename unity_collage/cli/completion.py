@@ -10,7 +10,7 @@ from ..profile.peers.runtimes import PEERS
 from ..runtime.vendors import VENDORS
 
 _FILES = ("FILE", "MODEL", "INPUTS", "FIRST", "SECOND", "OTHER")
-"""How the names of arguments begin that are files."""
+"""Prefixes of the names of arguments that are files."""
 
 _SHELLS = ("bash", "zsh", "fish")
 

@@ -18,7 +18,7 @@ EXIT_CODES = {
 
 
 class UsageError(CollageError):
-    """The command line is wrong by itself, whatever files and machine there are: the code is ``USAGE``."""
+    """The command line is wrong on any machine and with any files: the code is ``USAGE``."""
 
 
 def listed() -> str:

@@ -25,7 +25,7 @@ _WRITTEN = {
     "report": "--report ",
     "file": "",
 }
-"""How those are told that are written; ``file`` is an argument of ``db export``."""
+"""The option of each file that is written, for messages; ``file`` is an argument of ``db export``."""
 
 
 def check_read(options: Namespace) -> None:

@@ -18,7 +18,7 @@ from .options import sizes_of
 
 
 def kept(options: argparse.Namespace, explain: bool) -> Program | None:
-    """The kept program for these options; None where ``compile`` has to be asked, which may know it too."""
+    """The kept program for these options; None if only ``compile`` can tell whether there is one."""
     if options.recompile or options.remeasure or options.locked or options.rpc or options.tune:
         return None
     if (
@@ -37,7 +37,7 @@ def kept(options: argparse.Namespace, explain: bool) -> Program | None:
             None if options.no_measure else CostDatabase(options.database, read_only=True, create=False)
         )
         return place.find(digest, database, Path(options.model).parent, is_to_go_on)
-    except DatabaseError:  # there is none yet, or it is told later what is wrong
+    except DatabaseError:  # there is none yet, or a later step reports what is wrong
         return None
 
 
@@ -49,7 +49,7 @@ def keep_times(options: argparse.Namespace, program: Program) -> None:
 
 
 def _asked(options: argparse.Namespace, explain: bool) -> AskedOptions:
-    """What :mod:`unity_collage.keeping` makes of the arguments that ``compile`` gets of these options."""
+    """What :mod:`unity_collage.keeping` returns for the arguments that these options give ``compile``."""
     return AskedOptions(
         target="" if options.target is None else str(options.target),
         backends=options.backends,

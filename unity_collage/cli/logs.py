@@ -11,7 +11,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class _OnStandardError(logging.Handler):
-    """Prints each record to what standard error is at that moment: a progress bar takes its place for a while."""
+    """Prints each record to the current standard error, which a progress bar replaces for a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted; all costs measured so far are stored", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # a fault of our own: what is known about it goes to a file
+    except Exception as error:  # a fault of this package: its details go to a file
         print(f"{PROGRAM}: {_fault(error)}", file=sys.stderr)
         return FAULT
 
@@ -127,7 +127,7 @@ def _print_every_name() -> None:
 
 
 def _discard_output() -> None:
-    """Let Python's own last flush of standard output succeed: nobody reads it."""
+    """Let Python's last flush of standard output succeed after its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Mistakes in a command line that show in its words alone, whatever files and machine there are."""
+"""Mistakes in a command line that can be found without files, TVM or the machine."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_options(options: Namespace) -> None:
 
 
 def _may_be_gpu(options: Namespace) -> bool:
-    """Whether the target is a GPU, or that of servers, which say it later."""
+    """Whether the target is a GPU, or that of servers, whose target is not known yet."""
     return options.rpc is not None or (options.target is not None and options.target.kind.name == "cuda")
 
 

@@ -1,4 +1,4 @@
-"""What the texts of options stand for: sizes, durations, targets, trackers; and options that depend on each other."""
+"""Parses the texts of options: sizes, durations, targets, trackers; and options that depend on each other."""
 
 from __future__ import annotations
 

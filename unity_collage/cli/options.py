@@ -1,4 +1,4 @@
-"""The options that commands share. TVM is not imported for them: ``settings`` says what they stand for."""
+"""The options that commands share. TVM is not imported for them: ``settings`` turns them into objects."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .option_types import NamesAction, names_in
 PROGRAM = "unity-collage"
 
 _FILES = (".onnx", ".pt2", ".so", ".json", ".py")
-"""How arguments end that are files, and not names in a list."""
+"""Suffixes of arguments that are files, and not names in a list."""
 
 
 class _OnceAction(argparse.Action):
@@ -37,10 +37,10 @@ class _OnceAction(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells each mistake in one line, with the name that was probably meant."""
+    """A parser that reports each mistake in one line, with the name that was probably meant."""
 
     def __init__(self, *arguments: Any, **named: Any):
-        # A beginning of an option is no name of it: it would change its meaning with the next option.
+        # An abbreviation of an option is refused: its meaning would change with the next new option.
         super().__init__(*arguments, **{"allow_abbrev": False, **named})
         self.register("action", None, _OnceAction)
         self.register("action", "store", _OnceAction)
@@ -70,7 +70,9 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def _arguments_first(self) -> list[str]:
-        """The words with those in front that are arguments: a model may stand anywhere, even behind a list of names."""
+        """The words with the positional arguments moved to the front: a model may stand anywhere, even behind a list
+        of names.
+        """
         if any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             return self._words
         arguments: list[str] = []
@@ -118,7 +120,9 @@ class Parser(argparse.ArgumentParser):
         return f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Called by argparse with each value; its own text lists the values and does not say which one is close."""
+        """Called by argparse with each value. argparse's own message lists the values, but does not suggest the
+        closest one.
+        """
         values = names_in([value]) if isinstance(action, NamesAction) else [value]
         unknown = [each for each in values if action.choices is not None and each not in action.choices]
         if not unknown:

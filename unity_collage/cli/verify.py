@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..program import Program
 
 RANDOM = "random"
-"""In place of a file of inputs: they are drawn."""
+"""Stands for random inputs in place of a file."""
 
 _TOLERANCES = {"bf16": 5e-2, "f16": 1e-2, TF32: 1e-2}
 """The largest error over the range of a result, for programs that compute with 8 and with 11 bits of precision."""

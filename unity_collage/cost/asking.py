@@ -1,4 +1,4 @@
-"""The workloads that the candidates of a function ask a cost model for, and the costs made of the answers."""
+"""The workloads of a function's candidates for a cost model, and the candidates' costs from its replies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def workloads(func: relax.Function, model: CostModel, mod: IRModule | None = Non
 
 
 def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hashable, ...]:
-    """What the workloads of ``func`` follow from; its other attributes do not matter."""
+    """The part of ``func`` that its workloads depend on: other attributes are left out."""
     called = tuple((gvar.name_hint, prim) for gvar, prim in prims.functions_items())
     sizes = tuple(like_of(func).items())
     return func.body, CANDIDATES.encoded(func), sizes, behind, called, str(current_target())
@@ -45,7 +45,7 @@ def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hasha
 
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
-    """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
+    """The workloads with ``behind`` bytes read before each kernel; each pass that measures asks for them again."""
     placed = DataflowGraph(twin(func), prims)
     graph = DataflowGraph(without_devices(placed.func), prims)
     signatures = Signatures(graph)
@@ -89,7 +89,7 @@ def _workload(
 def _target_of(graph: DataflowGraph, candidate: Candidate) -> str:
     """The target of a kernel as JSON: that of its values' virtual device; empty for the one in scope.
 
-    What a kernel costs does not depend on the number of its device, so its question names none.
+    The cost of a kernel does not depend on the number of its device, so its workload names none.
     """
     target = device_target(graph.nodes[candidate.indexes[-1]].var.ty)
     return "" if target is None or fields_of(target) == fields_of(current_target()) else str(target)
@@ -115,7 +115,7 @@ def _digest_at(digest: str, compiled: relax.Function) -> str:
 def working_set(func: relax.Function) -> int:
     """About how many bytes a run of ``func`` touches.
 
-    That is all distinct constants, and the most bytes of other tensors that are alive at once.
+    These are all distinct constants, and the most bytes of other tensors that are alive at once.
     """
     constants: dict[ir.GenericConst, int] = {}
 

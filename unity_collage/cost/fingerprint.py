@@ -27,7 +27,7 @@ from ..target import host_target, is_cuda
 from .method import METHOD_VERSION, Method
 
 _NEWER = ("version", "tvm", "made by", "method")
-"""Fields whose old values do not come back after an update."""
+"""Fields for which an old value does not come back after an update."""
 
 _SETTINGS = ("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS")
 """Prefixes of environment variables that change how libraries run on a CPU."""
@@ -51,7 +51,9 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
 
 
 def _place(target: Target, method: str) -> dict[str, str]:
-    """The fields of where kernels for ``target`` run in this process, on its CPU or its CUDA device, and how."""
+    """The fields that describe where and how kernels for ``target`` run in this process, on its CPU or its CUDA
+    device.
+    """
     if is_cuda(target):
         return {
             "schedules": str(GPU_SCHEDULE_VERSION),
@@ -88,7 +90,7 @@ def backend_version(backend: str) -> str:
 
 
 def of_several(tvm_fingerprint: str, versions: Mapping[str, str]) -> str:
-    """The fingerprint of what is measured of kernels of several backends together, such as the time of a program.
+    """The fingerprint of measurements of kernels of several backends together, such as the time of a program.
 
     It is that of TVM's costs, and the version of every backend (:func:`backend_version`) that takes part.
     """
@@ -113,7 +115,7 @@ def available(method: Method) -> dict[str, str]:
 
 
 def stale(texts: Mapping[str, str], here: Mapping[str, str]) -> frozenset[str]:
-    """The digests of those fingerprints in ``texts`` (by digest) that this machine had once and has no longer.
+    """The digests of the fingerprints in ``texts`` (by digest) that were of this machine and do not hold any more.
 
     ``here``: the fingerprint of each backend now. Another number of threads, target or percentile may be used again, so
     only other versions count. Fingerprints of other machines are never stale.

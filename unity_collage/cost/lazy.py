@@ -35,7 +35,7 @@ class Search:
     throughs: Throughs | None = best_throughs
     """Finds the least cost of a plan with each candidate, for the reasons of those that were not measured."""
     known: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
-    """Costs that are not asked for, by key."""
+    """Known costs by key, for which the cost model is not asked."""
     enough: float = math.inf
     """Seconds: see :class:`LazySearch`."""
     assume_fusion_pays: bool = False
@@ -45,7 +45,7 @@ class Search:
 
 
 def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRModule | None = None) -> Costs:
-    """Costs whose cheapest plan is a cheapest plan of all candidates.
+    """Costs with which the cheapest plan is a cheapest plan of all candidates.
 
     A candidate that need not be measured has a cost without seconds: it has a lower bound, and its reason gives the
     least cost of a plan with the candidate. Without lower bounds of the cost model they are 0. ``mod`` has the
@@ -62,7 +62,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
     overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     by_key = {workload.key: workload for workload in asked.values()}
     given = {key: cost for key, cost in search.known.items() if key in by_key}
-    # What was measured before takes part from the start: so what a compile measures is enough for the next one.
+    # Costs that were measured before are used from the start: so what a compile measures is enough for the next one.
     known = given | model.known(list(by_key.values()))
     measurer = _Measurer(model, by_key, known | given, search.expected)
 
@@ -85,7 +85,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
     if search.throughs and found.bounds:
         through = search.throughs(found.problem, found.solution.seconds)
     costs = measurer.all_costs({key: _not_measured(key, keys, found, through) for key in found.bounds})
-    if found.failed:  # then no bound is sure
+    if found.failed:  # then no bound holds
         costs = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in costs.items()}
     return costs_of(func, costs, keys, overheads)
 
@@ -126,7 +126,7 @@ class _Measurer:
         return {key: _answer(cost) for key, cost in found.items()}
 
     def all_costs(self, others: Mapping[str, Cost]) -> dict[str, Cost]:
-        """The cost of every key: what was measured, else that of ``others``."""
+        """The cost of every key: the measured one, else that of ``others``."""
         return {key: self._costs.get(key) or others[key] for key in self._by_key}
 
 

@@ -11,7 +11,7 @@ METHOD_VERSION = 3
 """Raised when the same kernel would be measured differently: inputs, caches, order, checks of the results."""
 
 MEDIAN = 50.0
-"""The percentile that a cost is unless another one is asked for."""
+"""The default percentile of a cost."""
 
 _MOST_SECONDS = 2.0
 """The limit for all runs of one kernel, for any percentile."""
@@ -47,8 +47,8 @@ class Method:
     def of(cls, percentile: float) -> Method:
         """The method for another percentile than the median: there are enough runs for its interval to have two ends.
 
-        These are 54 runs for the 90th and 555 for the 99th percentile. The limit of time grows with them, up to
-        ``_MOST_SECONDS``: of a kernel that is slower there are fewer runs (:func:`least_runs`).
+        The 90th percentile takes 54 runs and the 99th 555. The time limit grows with them, up to ``_MOST_SECONDS``: a
+        slower kernel has fewer runs (:func:`least_runs`).
         """
         if not 0 < percentile < 100:
             raise CollageError(f"a percentile is between 0 and 100, not {percentile:g}")
@@ -68,10 +68,11 @@ class Method:
 
 
 def least_runs(percentile: float, confidence: float) -> int:
-    """The least number of runs of which neither the fastest nor the slowest is an end of the percentile's interval.
+    """The least number of runs with which the percentile's interval ends neither at the fastest nor at the slowest
+    run.
 
-    The number of runs below the percentile is binomial. At most ``(1 - confidence) / 2`` may be the probability that
-    all runs but one, or all, are on one side of it (:func:`unity_collage.runtime.timing.interval`).
+    The number of runs below the percentile is binomial. The probability that all runs, or all but one, are on one
+    side of it may be at most ``(1 - confidence) / 2`` (:func:`unity_collage.runtime.timing.interval`).
     """
     side, tail = max(percentile, 100 - percentile) / 100, (1 - confidence) / 2
     return next(n for n in count(2) if side**n + n * (1 - side) * side ** (n - 1) <= tail)

@@ -1,4 +1,4 @@
-"""CostModel: the source of kernel costs, and what else such a source can do."""
+"""CostModel: the source of kernel costs, and its optional capabilities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """A question to a cost model: what does one run of ``func`` cost as a kernel of ``backend``?"""
+    """A request to a cost model: the cost of one run of ``func`` as a kernel of ``backend``."""
 
     digest: str
     """Digest of the computation, its types, and the parts and threads that the kernel is made of."""
@@ -37,7 +37,9 @@ class Workload:
     schedule: str = ""
     """Digest of the tuned schedule that ``func`` carries; empty: the backend's own schedule."""
     computation: str = ""
-    """Digest of what is computed, without how: kernels with equal ones are checked and timed together."""
+    """Digest of the function computed, whatever the kernel: kernels with equal digests are checked and timed
+    together.
+    """
     target: str = ""
     """The target of the kernel as JSON, if it is not the one in scope."""
 
@@ -60,16 +62,16 @@ def by_target(workloads: Iterable[Workload]) -> Iterator[tuple[AbstractContextMa
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """The costs of a plan besides those of its kernels, in seconds."""
+    """The costs of a plan other than those of its kernels, in seconds."""
 
     launch_seconds: float = 0.0
-    """For a call of a kernel whose backend is not in ``launches``."""
+    """For a call of a kernel of a backend that is not in ``launches``."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """For a call of a kernel, by backend."""
     transitions: Mapping[str, Sequence[Point]] = field(default_factory=dict[str, "Sequence[Point]"])
     """For a value that one backend writes and another reads, by ``"writer>reader"``: seconds by bytes, ascending."""
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The backends whose transitions are not known and count as free, with the reason."""
+    """The backends with unknown transitions, which count as free, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class TuningSession(Protocol):
 
 
 class Capability(Enum):
-    """What a cost model may be able to do besides returning costs."""
+    """What a cost model may be able to do in addition to returning costs."""
 
     COMPARE = "time kernels for one computation in turns"
     CONFIRM = "time the kernels of a plan together, in turns"
@@ -101,11 +103,11 @@ class Capability(Enum):
 
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of answered questions, the number of all, and the name of the next one."""
+"""Called with the number of finished workloads, the number of all, and the name of the next one."""
 
 
 class CostModel(ABC):
-    """The source of costs: measurements, a database of them, a formula, or a table typed by hand.
+    """The source of costs: measurements, a database of them, a formula, or a table.
 
     A subclass implements :meth:`costs`. For anything more it declares the capability and implements the method that
     belongs to it; all other methods have defaults. A pass calls :meth:`why_not` before it uses a capability. A step
@@ -128,10 +130,11 @@ class CostModel(ABC):
         return Overheads()
 
     def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
-        """What a copy costs from each device of the machine, such as ``cpu:1``, to each: seconds by bytes, ascending.
+        """The costs of copies from each device of the machine, such as ``cpu:1``, to each: seconds by bytes,
+        ascending.
 
-        The keys are ``"from>to"``, also of a device to itself: two VDevices may be on one device. By default it is not
-        known, and devices are not chosen: raises CollageError.
+        The keys are ``"from>to"``, also of a device to itself: two VDevices may be on one device. By default they are
+        not known, and devices are not chosen: raises CollageError.
         """
         del places
         raise CollageError(f"{type(self).__name__} does not know what copies between devices cost")
@@ -152,7 +155,7 @@ class CostModel(ABC):
         return None
 
     def is_limited(self) -> bool:
-        """Whether the time for measuring has a limit; if so, the time for building programs has one too."""
+        """Whether the time for measuring has a limit; if so, building programs has a limit too."""
         return True
 
     def is_budget_spent(self) -> bool:
@@ -193,8 +196,8 @@ class CostModel(ABC):
     ) -> Any | None:
         """The fact ``name`` of this machine, else what ``measure`` returns: plain data (``RUN_PROGRAMS``).
 
-        It holds for one version of each of ``backends``, whose kernels run. None where nothing may be measured.
-        ``what`` names it for progress.
+        It holds for one version of each of ``backends``, the backends of the kernels that run. None where nothing may
+        be measured. ``what`` names it for progress.
         """
         raise CollageError(self.why_not(Capability.RUN_PROGRAMS))
 

@@ -1,6 +1,6 @@
-"""Costs over several sizes: each kernel of a function with free sizes is asked for at every sample.
+"""Costs over several sizes: each kernel of a function with free sizes gets a cost at every sample.
 
-The answer for a kernel is its weighted sum, so the lazy search for the cheapest plan works as it does for one size. A
+The cost of a kernel is their weighted sum, so the lazy search for the cheapest plan works as it does for one size. A
 kernel that is the same as that of a variant for these sizes has the same key, and is measured once.
 """
 
@@ -24,14 +24,14 @@ from .model import CostModel, Overheads, Workload
 
 @dataclass(frozen=True)
 class Sample:
-    """The questions at one sample."""
+    """The workloads at one sample."""
 
     sizes: dict[str, int]
     weight: float
     asked: Mapping[int, Workload]
     """By candidate id."""
     known: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
-    """Costs that are not asked for, by the key of the workload: those of a variant for these sizes."""
+    """Known costs by the key of the workload: those of a variant for these sizes."""
 
 
 def asked_at(
@@ -45,7 +45,7 @@ def asked_at(
 class CostOverSizes(CostModel):
     """The weighted sums of the costs that another model has at the ``samples``.
 
-    A question is the workload of a candidate with a key of its own, see :attr:`asked`.
+    A request is the workload of a candidate with a key of its own, see :attr:`asked`.
     """
 
     def __init__(self, model: CostModel, samples: Sequence[Sample]):
@@ -57,7 +57,7 @@ class CostOverSizes(CostModel):
         self._found: list[dict[str, Cost]] = [dict(sample.known) for sample in samples]
         self._least: dict[str, float] = {}
         self.asked: dict[int, Workload] = {}
-        """The question for each candidate: kernels that are equal at each sample are one question."""
+        """The request for each candidate: kernels that are equal at each sample are one request."""
         for candidate in samples[0].asked:
             parts = tuple(sample.asked[candidate] for sample in samples)
             whole = _together(parts)
@@ -93,11 +93,11 @@ class CostOverSizes(CostModel):
         return self._model.overheads(backends)
 
     def frame(self) -> tuple[SampleCosts, ...]:
-        """The samples without costs: what a problem needs to know for transitions."""
+        """The samples without costs, which a problem needs for transitions."""
         return tuple(SampleCosts(sample.sizes, sample.weight, {}) for sample in self._samples)
 
     def of_samples(self, costs: Costs) -> Costs:
-        """``costs`` that answer these questions, with those at each sample; what is open there has a lower bound."""
+        """``costs`` for these requests with the costs at each sample; an open one has a lower bound."""
         bounds = self._bounds()
         failed = any(
             cost.is_open and cost.origin == UNKNOWN and not cost.bound for cost in costs.by_key.values()
@@ -126,7 +126,7 @@ class CostOverSizes(CostModel):
         )
 
     def _learn(self, answers: Mapping[str, Cost]) -> None:
-        """Keep these answers; those that a sample has already are not asked for, and stay."""
+        """Keep these costs; costs that a sample has already do not change."""
         for found in self._found:
             for key, cost in answers.items():
                 found.setdefault(key, cost)
@@ -139,7 +139,7 @@ class CostOverSizes(CostModel):
         return self._least
 
     def _weighed(self, key: str, bounds: Mapping[str, float] | None = None) -> Cost:
-        """The weighted sum for a question; with ``bounds`` a part that is not known has its lower bound."""
+        """The weighted sum for a request; with ``bounds`` an unknown part has its lower bound."""
         parts = self._parts[key]
         costs = [found.get(part.key) for found, part in zip(self._found, parts, strict=True)]
         if bounds is None:
@@ -163,5 +163,5 @@ def _together(parts: Sequence[Workload]) -> Workload:
 
 
 def _with_reason(cost: Cost, lazy: Cost) -> Cost:
-    """An open cost with the reason of the search, which says what a plan with it costs at least."""
+    """An open cost with the reason of the search, which gives the least cost of a plan with it."""
     return replace(cost, reason=lazy.reason) if cost.is_open and lazy.is_open else cost

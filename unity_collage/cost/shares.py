@@ -20,7 +20,7 @@ _BEFORE_WEIGHING = 0.85
 def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
     """``mod`` with each function changed by ``change``, which asks ``model``; variants in order, each with its share.
 
-    What one leaves over is for those after it. The function for all other sizes comes second.
+    Time that one does not use is for those after it. The function for all other sizes comes second.
     """
     functions = dict(mod.functions_items())
     variants = [gvar for gvar, func in functions.items() if sizes_of(func)]

@@ -1,7 +1,7 @@
-"""Siblings: variants of a function for other sizes, whose costs say what to expect of a candidate.
+"""Siblings: variants of a function for other sizes, from which the cost of a candidate is predicted.
 
-A kernel that reached a third of its lower bound at one size is expected to do so at another. This is no bound: it only
-says what to measure first, so that a plan of kernels that are known is there when the time is over.
+A kernel that reached a third of its lower bound at one size is expected to do so at another. This is not a bound. It
+only decides what is measured first, so that there is a plan of measured kernels when the time is over.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def expected_costs(
 
 
 def _ratios(sibling: relax.Function, asked: Mapping[int, Workload], model: CostModel) -> dict[object, float]:
-    """How many times its lower bound each candidate that was measured costs, by its place."""
+    """The ratio of the cost to the lower bound of each measured candidate, by its place."""
     costs = COSTS.read(sibling)
     bounds = model.lower_bounds(list({workload.key: workload for workload in asked.values()}.values()))
     found: dict[object, float] = {}

@@ -1,4 +1,4 @@
-"""What it costs to split a batch: the slices of the inputs, and the concatenations of the results."""
+"""The cost of splitting a batch: slices of the inputs, and concatenations of the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COPIES = ("relax.strided_slice", "relax.concat")
 
 @dataclass
 class SplitCosts:
-    """Asks a cost model for the copies of each split once. What has no cost is infinite."""
+    """Asks a cost model for the copies of each split once. A copy without a cost counts as infinite."""
 
     model: CostModel
     variant: relax.Function

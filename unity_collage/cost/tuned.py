@@ -46,7 +46,7 @@ def tuned_costs(
 ) -> tuple[Costs, dict[str, str]]:
     """``costs`` with the tuned costs that are lower, and the traces of those schedules by kernel.
 
-    A candidate whose tuned schedule is faster gets the key of that schedule.
+    A candidate with a faster tuned schedule gets the key of that schedule.
     """
     plans = _Plans(func, costs)
     workloads = {w.key: w for w in asked.values() if get(w.backend).is_fused_by_tvm}

@@ -51,7 +51,7 @@ class Axis:
 
     @property
     def saving(self) -> float:
-        """By what factor Winograd's F(m, r) can reduce the multiplications along this axis at most.
+        """The largest factor by which Winograd's F(m, r) can reduce the multiplications along this axis.
 
         With tiles of ``m + r - 1 = 8`` it needs 8 multiplications for ``m r``. For r = 3 that is a factor of 2.25 (5.06
         in two dimensions, against 4 of F(4x4, 3x3)). The best factor is 2.5, for 4 and 5 taps or longer filters cut

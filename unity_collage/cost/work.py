@@ -35,7 +35,7 @@ _REDUCING = """
     matmul nn.attention collage.lstm collage.gru collage.rnn
 """
 _ALL_OPERANDS = frozenset((_POINTWISE + _MOVING + _REDUCING).split())
-"""Operators whose result depends on every element of every tensor operand."""
+"""Operators with a result that depends on every element of every tensor operand."""
 
 _POOLINGS = frozenset(f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3))
 

@@ -1,6 +1,7 @@
-"""Answers: what a compile has read from a database of costs and written to it, so that a later one can ask the same.
+"""Answers: what a compile has read from a database of costs and written to it, so that a later one can repeat the
+queries.
 
-What was made of these answers holds as long as the same questions have the same answers.
+The result of a compile holds as long as the same queries have the same answers.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from .rows import digest
 Row: TypeAlias = "Mapping[str, Any]"
 
 HINT = "program "
-"""How the names of facts begin that say where a comparison may start. Another one makes no answer wrong."""
+"""Prefix of the names of facts that only say where a comparison may start. A change of these makes no answer wrong."""
 
 _CONTENT = {
     schema.COSTS.name: ("seconds", "low", "high", "runs", "reason", "lasting", "doubtful"),
     schema.FACTS.name: ("value", "doubtful"),
     schema.QUARANTINE.name: ("kind", "reason"),
 }
-"""The columns that are answers, by table. The day of a measurement is none: the same cost may be imported later."""
+"""The columns that are answers, by table. The day of a measurement is left out: the same cost may be imported later."""
 
 _OTHER_KEY = {
     schema.COSTS.name: ("key", "fingerprint"),
     schema.FACTS.name: ("name", "fingerprint"),
     schema.QUARANTINE.name: ("key", "version"),
 }
-"""The column by which rows of a table are asked for, and the one that has to match, as the database asks."""
+"""The column by which rows of a table are queried, and the one that has to match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Question:
 
 
 class Askable(Protocol):
-    """A database that can be asked."""
+    """A database that can be queried."""
 
     def found(
         self, table: Table, column: str, values: Iterable[str], matching: Mapping[str, str]
@@ -56,7 +57,7 @@ class Askable(Protocol):
 
 @dataclass
 class Answers:
-    """The questions of a compile with the last answers that it got or gave, each as a digest."""
+    """The queries of a compile with the last answers that it read or stored, each as a digest."""
 
     _known: dict[Question, dict[str, str]] = field(default_factory=dict[Question, dict[str, str]])
     _doubtful: set[tuple[Question, str]] = field(default_factory=set[tuple[Question, str]])
@@ -78,7 +79,7 @@ class Answers:
             self._note(question, value, by_value.get(value, []))
 
     def wrote(self, table: Table, row: Row) -> None:
-        """Note a row that was stored, as the answer to the question for it."""
+        """Note a row that was stored, as the answer to the query for it."""
         if table.name in _CONTENT:
             column, other = _OTHER_KEY[table.name]
             self._note(Question(table.name, column, ((other, row[other]),)), row[column], [row])
@@ -94,7 +95,7 @@ class Answers:
         return _digest(self._known)
 
     def questions(self) -> list[list[Any]]:
-        """The questions as JSON data, for :func:`digest_now`."""
+        """The queries as JSON data, for :func:`digest_now`."""
         return [[q.table, q.column, dict(q.matching), list(known)] for q, known in self._known.items()]
 
     def _note(self, question: Question, value: str, rows: Sequence[Row]) -> None:
@@ -108,7 +109,7 @@ class Answers:
 
 
 def digest_now(database: Askable, questions: Iterable[Sequence[Any]]) -> str:
-    """The digest of what ``database`` answers now; ``questions``: as :meth:`Answers.questions` returned them."""
+    """The digest of the current answers of ``database``; ``questions``: as :meth:`Answers.questions` returned them."""
     tables = {table.name: table for table in schema.CONTENT.values()}
     known: dict[Question, dict[str, str]] = {}
     for table, column, matching, values in questions:

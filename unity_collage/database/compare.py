@@ -10,7 +10,7 @@ from .rows import CostRow
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One kernel whose costs in two databases differ."""
+    """One kernel with different costs in two databases."""
 
     first: CostRow
     second: CostRow
@@ -25,7 +25,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseComparison:
-    """The kernels that two databases agree on, those they differ on, and those only one of them has."""
+    """How many kernels have equal costs in two databases, which differ, and how many are in only one of them."""
 
     apart: tuple[Difference, ...]
     """A cost against a refusal first, then by falling ratio."""

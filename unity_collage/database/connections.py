@@ -15,7 +15,7 @@ from .location import WRITES, file_engine, is_url, lock_tables, memory_engine, s
 
 
 class Connections:
-    """A pool of connections to one database, whose tables exist."""
+    """A pool of connections to one database; its tables are created first."""
 
     def __init__(self, where: str | Path | None, read_only: bool, create: bool):
         """``where`` is None for a database in the memory of this process."""

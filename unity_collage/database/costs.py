@@ -43,9 +43,9 @@ class CostDatabase:
     does not exist is created unless ``create`` is false; with ``read_only`` nothing is written. Errors are
     DatabaseError, one line each. Several processes and threads may use one database at once.
 
-    With ``goes_on`` what has been measured is not lost to an error while it is stored: it is kept in memory, and so is
-    all that comes after. ``why_not_kept`` has the reason then, and ``not_kept`` says how much it is. A database that
-    can only be read is opened like that from the start.
+    With ``goes_on`` an error while a cost is stored does not lose it: it is kept in memory, and so are all later
+    ones. Then ``why_not_kept`` has the reason, and ``not_kept`` the number of rows. A database that can only be read
+    is opened like this from the start.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class CostDatabase:
 
     @contextmanager
     def noting(self) -> Generator[Answers]:
-        """What is read and written inside, by any thread of this process through this object."""
+        """Records what any thread of this process reads and writes through this object inside the ``with`` block."""
         answers = Answers()
         self._noting.append(answers)
         try:
@@ -241,7 +241,7 @@ class CostDatabase:
         except DatabaseError as error:
             if not self._goes_on:
                 raise
-            self._is_lost = True  # each further question would wait for its timeout again
+            self._is_lost = True  # each further query would wait for its timeout again
             self._fall_back(error)
             return []
 
@@ -273,7 +273,7 @@ class CostDatabase:
 
 
 def _only_read(where: str | Path, error: DatabaseError) -> Connections:
-    """Connections that write nothing, to a database that cannot be written; raises ``error`` where there is none."""
+    """Read-only connections to a database that cannot be written; raises ``error`` if there is no database."""
     try:
         return Connections(where, True, False)
     except DatabaseError:

@@ -41,7 +41,7 @@ class Merged:
 
     @property
     def kept(self) -> int:
-        """How many rows were there already, as new or newer."""
+        """How many rows were there already with the same or a later time."""
         return self.offered - self.added - self.replaced
 
 

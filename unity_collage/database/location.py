@@ -20,7 +20,7 @@ BUSY_SECONDS = 30.0
 """How long to wait for a process that writes, or for a server to answer."""
 
 WRITES = "collage_writes"
-"""Execution option of connections whose transaction will write."""
+"""Execution option of connections with a transaction that will write."""
 
 _LOCK = 0x636F6C6C616765
 """The advisory lock that one process holds while it creates the tables: the bytes of "collage"."""

@@ -9,12 +9,12 @@ from itertools import pairwise
 from .rows import CostRow
 
 SECONDS_PER_KERNEL = 0.2
-"""What a kernel takes if the database does not say: on two cores of a shared machine 1,500 costs took 0.15 s each."""
+"""The assumed time for a kernel: on two cores of a shared machine 1,500 costs took 0.15 s each."""
 
 _PAUSE = 5.0
 """Seconds. Between costs that are further apart something else was done, such as building a program."""
 _LEAST = 20
-"""From fewer costs nothing follows."""
+"""With fewer costs the time is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Pace:
 def pace(rows: Iterable[CostRow], fingerprints: Iterable[str], longer: float = 0.0) -> Pace:
     """The mean time between two costs or refusals with these ``fingerprints`` (digests), without pauses.
 
-    ``longer``: by how many seconds a kernel is timed longer than usual at most, for the pace that is assumed.
+    ``longer``: the most seconds by which a kernel is timed longer than usual; the assumed pace includes them.
     """
     here = frozenset(fingerprints)
     times = sorted(row.created for row in rows if row.fingerprint in here)

@@ -1,8 +1,8 @@
 """Packs: costs of one machine, as a small file for other machines with a processor of the same family.
 
 A pack is a JSON document, compressed by gzip. It names no machine: its costs are stored under fingerprints of the
-processor's family (:func:`unity_collage.cost.fingerprint.of_family`). Whether they hold on a machine is found out
-there (:mod:`unity_collage.measure.packed`).
+processor's family (:func:`unity_collage.cost.fingerprint.of_family`). A machine that uses a pack checks whether its
+costs hold there (:mod:`unity_collage.measure.packed`).
 """
 
 from __future__ import annotations

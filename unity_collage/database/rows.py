@@ -77,7 +77,7 @@ _FOR_TARGET = " for target "
 
 
 def with_target(version: str, target: str) -> str:
-    """What a quarantine entry holds for: a version of a backend, and a target."""
+    """The version and target that a quarantine entry holds for."""
     return f"{version}{_FOR_TARGET}{digest(target)}"
 
 

@@ -1,4 +1,4 @@
-"""Put hints on what matches patterns or predicates, for PlanDevices to place."""
+"""Put hints on calls that match patterns or predicates, for PlanDevices."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from .trees import tensors
 op: Any = relax_op
 
 Selector: TypeAlias = "DFPattern | Callable[[relax.Call], bool]"
-"""A pattern of TVM for some calls together, or a predicate of one call."""
+"""A pattern of TVM for one or several calls, or a predicate of one call."""
 
 
 def placed(mod: IRModule, rules: Sequence[tuple[Selector, Named]], others: Named | None) -> IRModule:
-    """``mod`` with hints on the operands of what ``rules`` select, the first rule that selects a call."""
+    """``mod`` with hints on the operands of the calls that ``rules`` select; the first rule that selects a call
+    counts.
+    """
     table = DeviceTable(mod)
     selectors = [selector for selector, _ in rules]
     places = [table.whole(device) for _, device in rules]
@@ -53,7 +55,7 @@ class _Placer:
     others: DevicePlace | None
     func: relax.Function
     chosen: dict[relax.Var, DevicePlace] = field(default_factory=dict)
-    """Where a selected binding is."""
+    """The place of a selected binding."""
 
     def function(self) -> relax.Function:
         func = self.func
@@ -113,25 +115,25 @@ class _Placer:
             yield relax.MatchCast(var, value, binding.ty, binding.span)
         elif place is None or read or not isinstance(var.ty, relax.TensorType):
             yield relax.VarBinding(var, value, binding.span)
-        else:  # without operands the result is what a hint can stand on
+        else:  # without operands a hint can only stand on the result
             made = (relax.DataflowVar if inner else relax.Var)(f"{var.name}_made", var.ty)
             yield relax.VarBinding(made, value, binding.span)
             yield relax.VarBinding(var, self._hint(made, place))
 
     def _crosses(self, operand: relax.Var, place: DevicePlace | None) -> bool:
-        """Whether a hint stands between an operand and its reader; a reader that is not selected leaves what is."""
+        """Whether a hint is put between an operand and its reader; none is if the reader is not selected."""
         if not isinstance(operand.ty, relax.TensorType):
             return False
         before = self.chosen.get(operand)
         return before != place if place is not None else before is not None
 
     def _hint(self, value: relax.Var, place: DevicePlace) -> relax.Expr:
-        assert place.kind is not None and place.device_id is not None, "the place is whole"
+        assert place.kind is not None and place.device_id is not None, "the place is complete"
         return op.hint_on_device(value, runtime.Device(place.kind, place.device_id), place.scope)
 
 
 def _why_not_hinted(table: DeviceTable, place: DevicePlace, device: Named) -> str | None:
-    """Why a hint, which names a kind and an id only, cannot say ``place``, or None if it can."""
+    """Why a hint, which names only a kind and an id, cannot express ``place``, or None if it can."""
     said = table.completed(DevicePlace(place.kind, None, place.device_id), table.first)
     if said is None or str(said.target) == str(place.target):
         return None

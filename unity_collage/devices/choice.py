@@ -1,8 +1,8 @@
 """The choice of devices for one dataflow block as a search problem: kernels and devices are chosen together.
 
-Each kernel is an option on each device that its values may be on. Values from outside the block have their places, and
-so have those that are read outside: copies of them are charged like all others. An operator without a measured kernel
-runs where it is planned.
+Each kernel is an option on each device that its values may be on. Values from outside the block have fixed places,
+and so have values that are read outside: copies of them cost as much as all others. An operator without a measured
+kernel runs where it is planned.
 """
 
 from __future__ import annotations
@@ -79,14 +79,17 @@ class FreeBlock:
         return inside and all(candidate.device in self.allowed[i] or not self.allowed[i] for i in own)
 
     def is_transparent(self, number: int) -> bool:
-        """Whether a node is wherever its readers are: a view, a tuple, or a copy that no annotation asks for."""
+        """Whether a node has no place of its own, but that of its readers: a view, a tuple, or a copy that no
+        annotation requires.
+        """
         node = self.nodes[number]
         return node.is_host or (node.op == COPY and len(self.allowed[number]) > 1)
 
     def problem(self, whole: Problem, costs: Costs) -> ProblemWithEnds:
-        """The problem of the block, of that ``whole`` of its function, whose options are those that fit.
+        """The problem of the block, from the problem ``whole`` of its function; its options are those that fit into
+        the block.
 
-        Ids of what is no kernel are larger than those of all candidates that have costs.
+        Options that are not kernels have larger ids than all candidates with costs.
         """
         count, first = len(self.nodes), self.first
         covered = EMPTY
@@ -125,7 +128,7 @@ class FreeBlock:
         }
 
     def _copies(self, costs: Costs, values: Sequence[relax.Var]) -> dict[tuple[str, str], tuple[float, ...]]:
-        """What it costs to copy each value; a tuple is copied field by field."""
+        """The cost of copying each value, in seconds; a tuple is copied field by field."""
         found: dict[tuple[str, str], tuple[float, ...]] = {}
         for pair, points in costs.copies.items():
             source, destination = pair.split(">")

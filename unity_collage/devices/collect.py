@@ -1,4 +1,4 @@
-"""Walk a module and collect its facts: annotations become claims, calls say what has to be together."""
+"""Walk a module and collect its facts: annotations become claims, and calls relate the places of their values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Walk:
         self._free = free_parts(func)
 
     def declare(self, owner: Owner, func: relax.Function) -> None:
-        """The trees of the parameters and the result, and what is claimed of them."""
+        """The trees of the parameters and the result, and the claims about them."""
         params = [self._variable(param) for param in func.params]
         name = owner.name_hint if isinstance(owner, relax.GlobalVar) else owner.name
         result_name = self._facts.unique(f"the result of {name}", self._name)
@@ -91,7 +91,9 @@ class _Walk:
         return tree
 
     def _claim(self, ty: ir.Type, tree: Tree, inferred: Sequence[ir.Type]) -> None:
-        """What a type says, without what TVM has inferred of operands' types and what a plan chose by default."""
+        """The claims of a type, without parts that TVM inferred from operands or that an earlier plan chose by
+        default.
+        """
         facts = self._facts
         known = {
             facts.table.index(d) for each in inferred for t in tensors(each) if (d := t.vdevice) is not None
@@ -117,7 +119,7 @@ class _Walk:
         return self._read(body.body)
 
     def _read(self, expr: relax.Expr) -> Tree:
-        """The tree of an operand; a literal has new leaves, for it is wherever it is read."""
+        """The tree of an operand; a literal has new leaves, since it is on the device that reads it."""
         if isinstance(expr, relax.Var) and expr in self._facts.trees:
             return self._facts.trees[expr]
         if isinstance(expr, relax.Tuple):
@@ -176,7 +178,7 @@ class _Walk:
             self._operator(var, tree, call, name)
 
     def _boundary(self, var: relax.Var, tree: Tree, call: relax.Call) -> None:
-        """A hint or a copy says where its result is, and nothing of its operand."""
+        """A hint or a copy determines the place of its result, not of its operand."""
         facts, source, attrs = self._facts, self._read(call.args[0]), call.attrs
         between = [(a, b, "") for a, b in pairs(source, tree)]
         facts.boundaries += between

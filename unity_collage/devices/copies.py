@@ -1,4 +1,6 @@
-"""Fewer copies: one for each value and destination, none there and back, and none after what can be computed there."""
+"""Fewer copies: one for each value and destination, none there and back, and none of a value that can be computed
+there.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class _Merger:
         self._free = {name for group in groups if TARGET in group.free for name in group.values}
         self._renamed: dict[relax.Var, relax.Expr] = {}
         self._roots: dict[relax.Var, relax.Var] = {}
-        """What a variable is a copy of."""
+        """The variable that a variable is a copy of."""
         self._copies: dict[tuple[relax.Var, int], relax.Var] = {}
         """The variable that holds a value on a device, by its position."""
 
@@ -230,7 +232,7 @@ class _Merger:
 
 
 def _live(bindings: Sequence[relax.Binding]) -> Sequence[relax.Binding]:
-    """The bindings that are read or visible outside; a moved computation leaves what it was behind."""
+    """The bindings that are read or visible outside; moving a computation leaves its old bindings unused."""
     needed: set[relax.Var] = set()
     kept: list[relax.Binding] = []
     for binding in reversed(bindings):

@@ -40,7 +40,8 @@ ELEMENT_WISE = frozenset(
         *("rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "subtract", "tanh"),
     )
 )
-"""Operators that a copy may be moved over: cheap on every device, and each element needs one of each operand."""
+"""Operators that a copy may be moved over: cheap on every device, and each element reads one element of each operand.
+"""
 
 
 def at_most(first: ir.Type, second: ir.Type) -> bool:

@@ -1,4 +1,4 @@
-"""What is collected of a module before it is solved: trees of its variables, claims, what has to be together."""
+"""The facts of a module before it is solved: trees of its variables, claims, and values that have to be together."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Scopes(Enum):
     """How the memory scopes of leaves on one device depend on each other."""
 
     SAME = "one scope"
-    COPIED = "one scope where nothing else is said, otherwise a copy"
+    COPIED = "one scope unless something else is said, otherwise a copy"
     OWN = "each its own"
 
 
 Owner = relax.GlobalVar | relax.Var
-"""What a function is called by: a local function has a variable."""
+"""The variable that a function is called by; that of a local function is a local variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Leaf:
     """One tensor of one variable, or of one use or result of a call."""
 
     name: str
-    """For messages, and for the attribute that lists what was placed by default."""
+    """Its name in messages, and in the attribute that lists values placed by default."""
     function: str
     small: bool
-    """Whether it is like a shape or a condition: a scalar, or a list of 64-bit integers."""
+    """Whether it has the type of a shape or a condition: a scalar, or a list of 64-bit integers."""
 
 
 @dataclass(slots=True)
@@ -49,14 +49,14 @@ class TreesOfFunction:
 
 @dataclass(slots=True)
 class PlacingFacts:
-    """All that a plan is solved from. Device types, targets and ids are solved together; scopes after them."""
+    """All facts that a plan is solved from. Device types, targets and ids are solved together, scopes after them."""
 
     table: DeviceTable
     devices: Unifier = field(default_factory=lambda: Unifier(joined))
     scopes: Unifier = field(default_factory=lambda: Unifier(joined))
     all_leaves: list[Leaf] = field(default_factory=list)
     names: dict[relax.Var, str] = field(default_factory=dict)
-    """A name for each variable that no other of its function has."""
+    """A name for each variable, unique in its function."""
     _taken: dict[str, set[str]] = field(default_factory=dict)
     trees: dict[relax.Var, Tree] = field(default_factory=dict)
     uses: dict[relax.Var, list[Tree]] = field(default_factory=dict)
@@ -65,13 +65,13 @@ class PlacingFacts:
     """For the variable that a call is bound to: where the call writes, if a copy to the variable may follow."""
     signatures: dict[Owner, TreesOfFunction] = field(default_factory=dict)
     soft_devices: list[tuple[int, int, str]] = field(default_factory=list)
-    """Pairs that are on one device if nothing else is said; otherwise a copy is made."""
+    """Pairs that are on one device unless something else is said; otherwise a copy is made."""
     soft_scopes: list[tuple[int, int, str]] = field(default_factory=list)
-    """Pairs that have one scope if they are on one device and nothing else is said; otherwise a copy is made."""
+    """Pairs on one device that have one scope unless something else is said; otherwise a copy is made."""
     boundaries: list[tuple[int, int, str]] = field(default_factory=list)
-    """Pairs that a hint or a copy stands between: they are one value where both are in one place."""
+    """Pairs with a hint or a copy between them: they are one value if both are in one place."""
     on_host: list[int] = field(default_factory=list)
-    """Leaves that the host reads or writes, and that are placed there where nothing else is said."""
+    """Leaves that the host reads or writes; they are placed on the host unless something else is said."""
 
     def unique(self, name: str, function: str) -> str:
         """``name``, with a number if a value of the function has it: attributes list values by their names."""
@@ -111,11 +111,11 @@ class PlacingFacts:
             self._check(unifier.claim(Claim(part, value, leaf, text, derived)))
 
     def said(self, device: relax.VDevice) -> dict[str, Any]:
-        """The parts that a VDevice says."""
+        """The parts that a VDevice specifies."""
         return dict(self.table.said_by(device).parts())
 
     def together(self, first: Tree, second: Tree, reason: str, scopes: Scopes = Scopes.SAME) -> None:
-        """Two trees are on the same devices, and in scopes as asked; raises CollageError where they cannot be."""
+        """Put two trees on the same devices, and in scopes as requested; raises CollageError if they cannot be."""
         for a, b in pairs(first, second):
             self._check(self.devices.unify(a, b, reason))
             if scopes is Scopes.SAME:
@@ -135,7 +135,7 @@ class PlacingFacts:
 
 
 def message(disagreement: Disagreement, all_leaves: list[Leaf]) -> str:
-    """Both annotations, the values between them, and what would mend it, in one line."""
+    """Both annotations, the values between them, and a remedy, in one line."""
     path = [all_leaves[leaf] for leaf in disagreement.path]
     several = len({leaf.function for leaf in path}) > 1
     names = list(dict.fromkeys(f"{leaf.function}.{leaf.name}" if several else leaf.name for leaf in path))

@@ -1,4 +1,4 @@
-"""Which devices a value may be on: those that agree with its place in all parts that an annotation says."""
+"""Which devices a value may be on: those that agree with its place in all parts that an annotation specifies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .trees import tensors
 
 
 class Freedom:
-    """On which of some devices each value of a planned function may be."""
+    """The devices that each value of a planned function may be on."""
 
     def __init__(self, func: relax.Function, table: DeviceTable, labels: Sequence[str]) -> None:
         """``labels``: those of the VDevices that may be chosen."""
@@ -26,12 +26,12 @@ class Freedom:
         self._free = free_parts(func)
 
     def home(self, ty: ir.Type) -> str | None:
-        """The label of the device where PlanDevices has put a value; None for what has no device."""
+        """The label of the device where PlanDevices has put a value; None for a value without device."""
         device = next((each.vdevice for each in tensors(ty) if each.vdevice is not None), None)
         return None if device is None else self._table.label_of_device(device)
 
     def of(self, node: Node) -> tuple[str, ...]:
-        """The labels of the devices that a node may run on: its own alone if annotations leave no other."""
+        """The labels of the devices that a node may run on: only its own if annotations allow no other."""
         home = self.home(node.var.ty)
         if home is None:
             return ()

@@ -50,7 +50,7 @@ class MovedBlock:
         return relax.DataflowBlock(self.bindings)
 
     def _kernel(self, option: Option, outputs: IndexSet) -> None:
-        """The operators of a kernel; those that it writes are what others read."""
+        """Emit the operators of a kernel; others read the values that it writes."""
         local: Local = {}
         for number in members(option.inside):
             node = self._block.nodes[number]
@@ -62,7 +62,7 @@ class MovedBlock:
                 self._there[node.var, option.device] = local[node.var]
 
     def _computed(self, number: int, device: str | None, local: Local, keeps_name: bool) -> relax.Expr:
-        """The variable of a node that is computed on ``device``; a copy becomes what it reads, brought there."""
+        """The variable of a node that is computed on ``device``; for a copy, its operand brought to ``device``."""
         node = self._block.nodes[number]
         value: Any = node.value
         ty = self._typed(node.var.ty, device)
@@ -139,7 +139,7 @@ class MovedBlock:
         self, value: relax.Expr, source: str, device: str | None, number: int | None = None
     ) -> relax.Expr:
         """A copy of a tensor, or of each field of a tuple."""
-        assert device is not None, "what has no device is not copied"
+        assert device is not None, "a value without device is not copied"
         if isinstance(value.ty, relax.TupleType):
             fields = [self._item(value, i) for i in range(len(value.ty.fields))]
             return relax.Tuple([self._copied(field, source, device) for field in fields])
@@ -161,7 +161,7 @@ class MovedBlock:
         return made
 
     def _variable(self, number: int, device: str | None, ty: ir.Type, keeps_name: bool) -> relax.Var:
-        """The variable of a node if it may have it, else a new one."""
+        """The variable of a node if it is still free, else a new one."""
         own = self._own(number, device) if keeps_name else None
         return self._fresh(self._block.nodes[number].var.name, ty) if own is None else own
 

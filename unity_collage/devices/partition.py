@@ -20,7 +20,7 @@ from .table import DeviceTable
 from .trees import tensors
 
 PROJECTIONS = ("vdevice", "device", "target")
-"""What a region has in common: all of a VDevice, its target and id, or its target alone."""
+"""What the bindings of a region have in common: the whole VDevice, its target and id, or its target alone."""
 
 _CLOSED = ("Codegen", "Composite", "Primitive", DEVICE, "target")
 """Attributes of functions that are on one device already, or that a backend makes a kernel of."""
@@ -149,7 +149,9 @@ class _Partition:
 def _outlined_function(
     inside: Sequence[relax.Binding], exits: Sequence[relax.Var]
 ) -> tuple[relax.Function, list[relax.Expr]]:
-    """A function of some bindings, and its arguments: what they read, and sizes that no argument's shape says."""
+    """A function of some bindings, and its arguments: the values that they read, and sizes that no argument's shape
+    contains.
+    """
     own = {binding.var for binding in inside}
     reads = dict.fromkeys(var for b in inside for var in used_vars(b.value) if var not in own)
     new = {var: relax.Var(var.name, var.ty) for var in reads}

@@ -1,4 +1,4 @@
-"""What a plan reads of single calls and functions: which operators are special, and small questions about operands."""
+"""Reads single calls and functions for a plan: special operators, and small predicates of operands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANYWHERE = ("relax.print", "relax.shape_of")
 
 
 def free_parts(func: relax.Function) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """By name of a value: where an earlier plan put it, and which parts of that it chose by default."""
+    """By name of a value: its place in an earlier plan, and the parts of it that were chosen by default."""
     if not FREELY_PLACED.on(func):
         return {}
     return {name: (group.on, group.free) for group in FREELY_PLACED.read(func) for name in group.values}
@@ -52,6 +52,6 @@ def has_type(expr: relax.Expr) -> bool:
 
 
 def shown(call: relax.Call) -> str:
-    """What messages call a call: ``R.add``."""
+    """The name of a call in messages: ``R.add``."""
     name = op_name(call)
     return "R." + name.removeprefix("relax.") if name else "the call"

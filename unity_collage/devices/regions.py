@@ -1,4 +1,4 @@
-"""Regions: the bindings of a block in groups of one device, as few as there can be without a cycle between groups."""
+"""Regions: the bindings of a block in groups of one device, as few as possible without a cycle between groups."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class DeviceRegion:
     """Some bindings of one block, by position."""
 
     key: Hashable | None
-    """What the bindings have in common; None for one binding that is in no group."""
+    """The common key of the bindings; None for one binding that is in no group."""
     inside: list[int] = field(default_factory=list)
 
 
 def regions(keys: Sequence[Hashable | None], reads: Sequence[Sequence[int]]) -> list[DeviceRegion]:
     """Group bindings of equal keys, and return all groups in an order in which each is after what it reads.
 
-    ``reads[i]`` are the earlier bindings that binding ``i`` reads. A binding joins the latest group of its key that no
-    other group stands between: so groups are convex, and no two of them read each other.
+    ``reads[i]`` are the earlier bindings that binding ``i`` reads. A binding joins the latest group of its key
+    without another group between them: so groups are convex, and no two of them read each other.
     """
     made: list[DeviceRegion] = []
     of: list[int] = []

@@ -22,7 +22,7 @@ op: Any = relax_op
 
 
 def written(mod: IRModule, solution: PlacedValues) -> IRModule:
-    """``mod`` with the places of ``solution``; hints are gone, for types say what they said."""
+    """``mod`` with the places of ``solution``, without hints, since the types now contain their places."""
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     names = {gvar: ir.GlobalVar(gvar.name_hint) for gvar in functions}
     made: dict[ir.GlobalVar, ir.BaseFunc] = {}
@@ -242,7 +242,7 @@ class _Rewriter:
 
 
 class _Nested(_Rewriter):
-    """A rewriting of a function inside another, whose variables it may read.
+    """A rewriting of a function inside another, and it may read variables of that one.
 
     Its types stay without VDevices: TVM 0.27 does not parse a local function with one. Values are where the call is.
     """

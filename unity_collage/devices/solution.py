@@ -46,18 +46,21 @@ class PlacedValues:
         return cast(int, self.facts.table.index(self.device(leaf)))
 
     def free(self, leaf: int) -> tuple[str, ...]:
-        """The parts of a leaf's place that no annotation says."""
+        """The parts of a leaf's place that no annotation specifies."""
         claims = {**self.facts.devices.claims(leaf), **self.facts.scopes.claims(leaf)}
         return tuple(part for part in PARTS if part not in claims or claims[part].derived)
 
     def record_copy(self, function: str, leaf: int, name: str, literal: bool) -> None:
-        """A copy to ``leaf`` got this name. What a rule of ours has placed may move later only if it is a literal."""
+        """A copy to ``leaf`` got this name.
+
+        A value that a rule of this package has placed may move later only if it is a literal.
+        """
         claims = {**self.facts.devices.claims(leaf), **self.facts.scopes.claims(leaf)}
         free = self.free(leaf) if literal else tuple(part for part in PARTS if part not in claims)
         self._copies.append((function, leaf, name, free))
 
     def freely_placed(self, function: str) -> tuple[FreelyPlaced, ...]:
-        """What the attribute of a function says of its variables and its result."""
+        """The entries of a function's attribute for its variables and its result."""
         groups: dict[tuple[int, tuple[str, ...]], list[str]] = {}
         every = self.facts.all_leaves
         named = [(every[leaf].function, leaf, every[leaf].name, self.free(leaf)) for leaf in self._named()]
@@ -78,7 +81,7 @@ class PlacedValues:
 
 
 def solved(facts: PlacingFacts, default: DevicePlace) -> PlacedValues:
-    """Apply what is preferred, then the defaults; raises CollageError for a device that no target is for."""
+    """Apply the preferences, then the defaults; raises CollageError for a device without a target."""
     for first, second, reason in facts.soft_devices:
         facts.devices.unify(first, second, reason)
     _to_host(facts)
@@ -88,7 +91,7 @@ def solved(facts: PlacingFacts, default: DevicePlace) -> PlacedValues:
             solution._places[leaf] = _completed(facts, leaf, default)
     _prefer_scopes(facts, solution)
     for first, second, reason in facts.boundaries:
-        # Without a copy there is one value, which has to stay where the hint wants it in later plans.
+        # Without a copy there is one value, which has to stay at the place of the hint in later plans.
         if solution.device(first) is solution.device(second):
             facts.devices.unify(first, second, reason)
             facts.scopes.unify(first, second, reason)

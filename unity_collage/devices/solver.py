@@ -1,4 +1,4 @@
-"""Union-find with reasons: values that have to be together, what is claimed of them, and why two claims disagree."""
+"""Union-find with reasons: values that have to be together, the claims about them, and why two claims disagree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Join = Callable[[str, Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An annotation says what ``part`` of a leaf is."""
+    """The claim of an annotation about one ``part`` of a leaf's place."""
 
     part: str
     value: Hashable
@@ -21,7 +21,7 @@ class Claim:
     text: str
     """The annotation and what it says, for messages."""
     derived: bool = False
-    """Whether no annotation but a rule of ours says so; a later plan finds it anew."""
+    """Whether the claim is from a rule of this package, not from an annotation; a later plan derives it again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The VDevices of a module: the list that types refer to, found by label, by name, or by what is known of a place."""
+"""The VDevices of a module: the list that types refer to, found by label, by name, or by the known parts of a place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Named = relax.VDevice | Target | str
 """A device for an option: a VDevice, a target, the text of one, or the name or label of a device of the module."""
 
 GLOBAL = "global"
-"""The memory scope that TVM gives what says nothing of a scope."""
+"""The memory scope that TVM assumes if none is specified."""
 
 _CPU = 1
 
@@ -28,7 +28,7 @@ _TOOLS = ("libs", "compiler", "fusion_spec")
 
 @dataclass(frozen=True, slots=True)
 class DevicePlace:
-    """Where a value is. Each part may be free: None."""
+    """The place of a value. Each part may be free: None."""
 
     kind: int | None = None
     """The ``DLDeviceType``."""
@@ -107,7 +107,7 @@ class DeviceTable:
         return _whole(target if target is not None else host_target())
 
     def named(self, device: Named) -> DevicePlace:
-        """The place that an option names; raises CollageError with the names there are."""
+        """The place that an option names; raises CollageError with the known names."""
         if isinstance(device, relax.VDevice):
             return self.said_by(device)
         if isinstance(device, Target):
@@ -131,7 +131,7 @@ class DeviceTable:
         return replace(place, target=target, device_id=place.device_id or 0, scope=place.scope or GLOBAL)
 
     def said_by(self, device: relax.VDevice) -> DevicePlace:
-        """What a VDevice says: the parts that its facts do not call free."""
+        """The specified parts of a VDevice: those that its facts do not list as free."""
         index = self.index(device)
         free = self.facts[index].free if index is not None else ()
         place = DevicePlace(
@@ -151,7 +151,9 @@ class DeviceTable:
         return next(iter(fits.values())) if len(fits) == 1 else None
 
     def completed(self, place: DevicePlace, default: DevicePlace) -> DevicePlace | None:
-        """``place`` with its free parts but the scope chosen: the default, or the first device that fits, or None."""
+        """``place`` with its free parts except the scope chosen, by the default or the first device that fits, or
+        None.
+        """
         for option in (default, *self._options):
             fits = place.target is None or str(place.target) == str(option.target)
             if fits and place.kind in (None, option.kind) and place.device_id in (None, option.device_id):
@@ -197,7 +199,7 @@ class DeviceTable:
         return re.sub(r"\W+", "_", name or self.label_of_device(device))
 
     def shown(self, device: relax.VDevice) -> str:
-        """What messages call a VDevice: its name, or its label with the target in full where that says more."""
+        """The name of a VDevice in messages, or its label, with the full target if the label is ambiguous."""
         index = self.index(device)
         if index is None:
             return f"{target_text(device.target)} device {int(device.vdevice_id)}"

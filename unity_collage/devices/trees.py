@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 from tvm import ir, relax
 
 Tree: TypeAlias = "int | tuple[Tree, ...] | None"
-"""A leaf, the fields of a tuple, or None for what has no device: shapes, numbers, objects, functions."""
+"""A leaf, the fields of a tuple, or None for a value without device: a shape, number, object or function."""
 
 Device = Callable[[int], relax.VDevice]
 """The VDevice of a leaf."""
 
 
 def tree_of(ty: ir.Type, leaf: Callable[[str, relax.TensorType], int], name: str) -> Tree:
-    """A tree for ``ty``, whose leaves ``leaf`` makes of their names: ``name``, or ``name.1`` for a field."""
+    """A tree for ``ty``; ``leaf`` makes each leaf of its name: ``name``, or ``name.1`` for a field."""
     if isinstance(ty, relax.TensorType):
         return leaf(name, ty)
     if isinstance(ty, relax.TupleType):

@@ -1,4 +1,4 @@
-"""Draws the large weights of a graph, which its file notes down instead of storing them."""
+"""Draws the large weights of a graph; its file has a note for each instead of the values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from onnx import numpy_helper
 def drawn(path: Path) -> onnx.ModelProto:
     """The model of a file with its weights drawn, in float32.
 
-    A note in the file says how each is drawn: a seed of its own, and the mean and standard deviation of the original
-    initialisation. So every machine makes the same numbers.
+    A note in the file has the seed of each weight, and the mean and standard deviation of the original
+    initialisation. So every machine draws the same numbers.
     """
     model = onnx.load(path)
     notes = {entry.key: entry.value for entry in model.metadata_props}

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 _FLAGS = 2
-"""Integers that index nothing are flags: 0 or 1."""
+"""Integers that do not index a table are flags: 0 or 1."""
 
 
 def random_inputs_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
@@ -30,7 +30,7 @@ def _random(value: onnx.ValueInfoProto, bound: int, rng: np.random.Generator) ->
 
 
 def _vocabulary(model: onnx.ModelProto, name: str) -> int:
-    """How many entries the smallest table has that the input ``name`` indexes."""
+    """The number of entries of the smallest table that the input ``name`` indexes."""
     tables = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     sizes = [
         tables[node.input[0]][next((attr.i for attr in node.attribute if attr.name == "axis"), 0)]

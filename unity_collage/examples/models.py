@@ -33,12 +33,12 @@ class Example:
 
     name: str
     about: str
-    """What it is and what it takes, in a line."""
+    """A line about the model and its input."""
     make: Callable[[], onnx.ModelProto]
 
 
 def example(name: str) -> Example:
-    """The example of that name; raises ModelError for a name that is not there."""
+    """The example of that name; raises ModelError for an unknown name."""
     if name not in EXAMPLES:
         raise ModelError(with_names(f"no example is called {name!r}", name, list(EXAMPLES)))
     return EXAMPLES[name]

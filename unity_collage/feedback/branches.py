@@ -18,14 +18,14 @@ from ..profile.kernels import KernelProfiler, Run, medians
 from ..profile.programs import ProgramWorker
 
 _ATTEMPTS = 2
-"""How many programs with stages are built at most: one with all stages, one without the slow ones."""
+"""The most programs with stages that are built: one with all stages, one without the slow ones."""
 _NEGLIGIBLE = 0.01
 """Slow stages stay if together they cost at most this part of the program's time. The program was measured with them,
 and kernels affect each other."""
 LEAST_GAIN = 0.02
-"""By what part of its time the program must be faster with stages."""
+"""The part of its time that the program must save with stages."""
 _TOLERANCE = 1e-4
-"""The largest difference of outputs from those of the program without stages, over their range."""
+"""The largest difference of outputs from those of the program without stages, as a part of their range."""
 
 _SPLIT, _STAGED = "split", "side by side"
 

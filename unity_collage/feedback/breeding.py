@@ -82,7 +82,7 @@ class _Genes:
         return {function: tuple(sorted(chosen)) for function, chosen in ids.items()}
 
     def is_plan(self, plan: Choice) -> bool:
-        """Whether the chosen kernels of each function can be put in an order."""
+        """Whether the chosen kernels of each function can run in some order, without a cycle."""
         return all(
             seconds_of(problem, [o for o in problem.options if o.id in plan[function]]) is not None
             for function, problem in self.problems.items()

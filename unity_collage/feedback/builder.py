@@ -30,11 +30,11 @@ class ProgramBuilder:
     """The module before all passes."""
     target: Target
     search: Callable[[IRModule], IRModule]
-    """From a module whose candidates have costs to the final module of its cheapest plan."""
+    """Turns a module with costs into the final module of its cheapest plan."""
     correct: Callable[[IRModule], IRModule]
     """Replaces the costs that do not hold in the running program."""
     whole_models: WholeModels = field(default_factory=dict[str, Entrant])
-    """What takes part besides."""
+    """Whole-model programs that are also compared."""
 
     def searched(self, costed: IRModule) -> Built:
         """The final module of the cheapest plan for the costs of ``costed``, and its program."""
@@ -48,7 +48,7 @@ class ProgramBuilder:
         return mod, build(mod, self.target)
 
     def whole(self, name: str) -> Built:
-        """The module of the entrant ``name`` among the whole models, and its program."""
+        """The module of the whole model ``name``, and its program."""
         mod = self.whole_models[name].make()
         return mod, build(mod, self.target)
 

@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 
 def problems_of(mod: IRModule) -> dict[str, Problem]:
-    """The search problem of each function whose candidates have costs, by the name of the function."""
+    """The search problem of each function with costs, by the name of the function."""
     found: dict[str, Problem] = {}
     for gvar, func in mod.functions_items():
         if isinstance(func, relax.Function) and COSTS.on(func):

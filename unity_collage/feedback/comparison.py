@@ -22,10 +22,10 @@ HOPELESS = 3.0
 """A program that takes this many times as long as the fastest one is left out of the last rounds."""
 
 _LONGEST = 200
-"""How many letters of each reason are told where no program runs."""
+"""The number of letters of each reason in the error if no program runs."""
 
 _MOST_LOST = 7
-"""A winner may be slower than our program in one round of so many, and in none of fewer."""
+"""A winner may be slower than our program in one of every this many rounds; in fewer rounds, in none."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Comparison:
         try:
             program.built = build()
             program.reason = self.worker.add(name, program.built[1]) or ""
-        except Exception as error:  # a compiler failed: the others go on without it
+        except Exception as error:  # a compiler failed: the comparison goes on without this program
             program.reason = f"it cannot be built: {type(error).__name__}: {last_line(error)}"
         if not program.reason and reference is not None:
             program.reason = self._why_wrong(name, reference)
@@ -134,8 +134,8 @@ class Comparison:
     def finish(self, is_busy: Callable[[], bool] = lambda: False) -> tuple[str, Refined]:
         """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs.
 
-        ``is_busy`` is asked when all have run: on a busy machine another runtime replaces ours only if it is faster
-        than our kernels cost. Its threads share work in another way, so that what others do slows ours down more.
+        ``is_busy`` is called when all have run: on a busy machine another runtime replaces ours only if it is faster
+        than our kernels cost. Its threads share work in another way, so other processes slow our program down more.
         """
         self.tell("timing whole programs in turns")
         first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
@@ -155,7 +155,9 @@ class Comparison:
         return winner, Refined(*built, self._report(winner))
 
     def _sure(self, medians: Mapping[str, Sequence[float]]) -> Mapping[str, Sequence[float]]:
-        """Without the other runtimes that are not faster than our kernels cost; all where there is nothing else."""
+        """The programs without other runtimes that are not faster than our kernels cost; all programs if none is
+        left.
+        """
         cost = self._predicted(OURS)
         kept = {
             name: seconds
@@ -166,7 +168,10 @@ class Comparison:
         return kept or medians
 
     def _predicted(self, name: str) -> float | None:
-        """What the kernels of a program cost; None without a plan, and for programs that are timed at several sizes."""
+        """The cost of the kernels of a program.
+
+        None without a plan, and for programs that are timed at several sizes.
+        """
         program = self.programs[name]
         if not program.choice or not program.built or samples_of(self.builder.imported):
             return None

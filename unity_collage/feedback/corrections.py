@@ -22,14 +22,16 @@ from .observed import Observation, far_costs, with_costs
 _LATE = 1.3
 _NOTABLE_SECONDS = 50e-6
 """A program is late if it takes ``_LATE`` times the cost of its kernels, and ``_NOTABLE_SECONDS`` more than that cost.
-Calls take microseconds, and a shared machine may be slower for a while."""
+
+Smaller differences may be calls, which take microseconds, or a shared machine that is slower for a while.
+"""
 
 _GAIN = 0.02
-"""By what part of its time the last program must be faster than the first one; otherwise no cost changes."""
+"""The part of the first program's time that the last program must save; otherwise no cost changes."""
 
 
 def is_late(seconds: float, final: IRModule) -> bool:
-    """Whether a program takes far longer than its plan costs, so that some cost must be wrong."""
+    """Whether a program takes so much longer than its plan costs that some cost must be wrong."""
     main = final["main"]
     if not PLAN.on(main):
         return False
@@ -40,10 +42,10 @@ def is_late(seconds: float, final: IRModule) -> bool:
 def corrected_costs(
     costed: IRModule, finish: Callable[[IRModule], IRModule], target: Target, programs: int
 ) -> dict[str, Cost]:
-    """Costs by key that replace wrong ones, and lead to a faster program; empty where they do not.
+    """Costs by key that replace wrong ones and lead to a faster program; empty if the program does not get faster.
 
     ``finish`` makes the final module of the cheapest plan for given costs. At most ``programs`` programs are built.
-    Raises CollageError where one of them cannot be built or run: its costs may be known the next time.
+    Raises CollageError if one of them cannot be built or run: the next compile may succeed.
     """
     learned: dict[str, Cost] = {}
     plans: list[Plan] = []

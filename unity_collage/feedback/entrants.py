@@ -1,4 +1,4 @@
-"""Candidate programs: which of them take part in a comparison, as far as there is time to build them."""
+"""Candidate programs: which of them take part in a comparison, if there is time to build them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def add_entrants(
     before: Choice | None,
     corrects: bool = True,
 ) -> None:
-    """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``.
+    """Build and load the programs of all plans that may be the fastest, and the fastest program of ``before``.
 
     ``plans``: each with its seconds by the costs of its kernels. After ours those come first that are most likely to
-    be faster. A program is left out if it would take the time for building over its limit. ``corrects``: whether ours
-    is planned again where it takes far longer than its kernels cost.
+    be faster. A program is left out if building it would exceed the time limit. ``corrects``: whether our program is
+    planned again if it takes far longer than its kernels cost.
     """
     builder, settings = comparison.builder, comparison.settings
     ours, least = plans[OURS]
@@ -60,7 +60,7 @@ def add_entrants(
 
 
 def _add_whole_models(comparison: Comparison) -> None:
-    """The programs of other runtimes: the first one in any case, more as long as there is time to build them."""
+    """Add the programs of other runtimes: the first one in any case, the others if there is time to build them."""
     builder, limit = comparison.builder, comparison.settings.build_seconds
     begin = time.monotonic()
     for number, name in enumerate(builder.whole_models):

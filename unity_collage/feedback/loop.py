@@ -17,13 +17,16 @@ from ..profile.kernels import KernelProfiler, Run
 from .observed import Observation
 
 Correct = Callable[[Sequence[Observation]], IRModule | None]
-"""From all observations to the module with corrected costs; None: there is nothing to correct."""
+"""Turns all observations into the module with corrected costs; returns None if there is nothing to correct."""
 
 Plan = Callable[[IRModule], tuple[str, IRModule] | None]
-"""From a module with costs to the name and the final module of its plan; None: there is no program to observe."""
+"""Turns a module with costs into the name and the final module of its plan.
+
+Returns None if no program is to be observed.
+"""
 
 Failed = Callable[[str, str], None]
-"""Called with the name of a program that does not run, and the reason; what it raises ends the loop."""
+"""Called with the name of a program that does not run, and the reason; an exception from it ends the loop."""
 
 
 @dataclass(slots=True)

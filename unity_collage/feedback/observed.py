@@ -20,11 +20,11 @@ LEAST_COST = 1e-9
 _FAR = 1.5
 """A cost is wrong if the kernel takes this many times as long in the program, even in its faster turns."""
 _WORTH = 0.01
-"""And if the difference is at least this part of the program's time."""
+"""A cost is wrong only if the difference is also at least this part of the program's time."""
 _FASTER_TURNS = 0.25
 """Which quantile of the turns stands for the faster ones."""
 _SLOW_MACHINE = 2.0
-"""How many times slower than when the costs were measured a shared machine may be before the costs are doubted."""
+"""How many times slower a shared machine may get after the costs were measured, before the costs are doubted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Observation:
 
 
 def with_all_observed(costed: IRModule, observations: Sequence[Observation]) -> IRModule:
-    """``costed`` whose costs of ``main`` are those that its kernels took in programs.
+    """``costed`` with costs of ``main`` from the times of its kernels in programs.
 
     The cost of a kernel that was in no program is scaled: by the ratio of observed to measured seconds of its backend.
     Otherwise kernels that were not tried would look better than those that were.
@@ -116,7 +116,7 @@ def far_from(
 
 
 def with_costs(costed: IRModule, by_key: Mapping[str, Cost]) -> IRModule:
-    """``costed`` where these costs of ``main`` replace those with the same keys."""
+    """``costed`` with these costs in ``main`` in place of those with the same keys."""
     if not by_key:
         return costed
     gvar, main = costed.get_global_var("main"), costed["main"]

@@ -11,14 +11,14 @@ from ..measure.kernel_costs import KernelCosts
 
 
 def percentile_of(model: CostModel) -> float:
-    """Which percentile of the runs of a kernel the costs of ``model`` are; the median if it does not say."""
+    """The percentile that the costs of ``model`` are; the median if the model does not declare one."""
     return model.method.percentile if isinstance(model, KernelCosts) else MEDIAN
 
 
 def too_few_runs(costed: IRModule, final: IRModule, percentile: float) -> tuple[str, ...]:
     """A remark about kernels of the plans in ``final`` with fewer runs than a percentile other than the median needs.
 
-    ``costed``: the module whose candidates have costs.
+    ``costed``: the module with costs.
     """
     if percentile == MEDIAN:
         return ()

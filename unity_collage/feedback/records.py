@@ -37,7 +37,7 @@ class Records:
     locked: bool = False
     """Whether nothing may be measured."""
     is_optional: bool = False
-    """Whether nothing is wrong if a locked database does not know the comparison."""
+    """Whether a comparison that a locked database lacks is acceptable."""
 
     def find(self) -> Mapping[str, Any] | None:
         """The stored outcome, or None; raises MissingCost if there is none, and there should be one."""
@@ -92,13 +92,16 @@ def records_of(
 
 
 def _outcome_settings(settings: Refinement) -> dict[str, Any]:
-    """The settings that change the outcome; medians are not named, as before there were other percentiles."""
+    """The settings that change the outcome.
+
+    The median has no name in it, so records from before other percentiles still hold.
+    """
     found = {name: value for name, value in asdict(settings).items() if name != "build_seconds"}
     return found if found.pop("percentile") == MEDIAN else {**found, "percentile": settings.percentile}
 
 
 def fingerprint_of(backends: Sequence[str], target: Target) -> str:
-    """The text of everything besides the programs that can change how they compare."""
+    """A text of everything except the programs that can change the result of the comparison."""
     versions = {name: backend_version(name) for name in {*backends, "tvm"} - {VIEW}}
     return of_several(cost_fingerprint("tvm", target, Method()), versions)
 

@@ -51,7 +51,7 @@ def refined(
 ) -> Refined:
     """The fastest of several programs for one model.
 
-    ``builder``: of a module whose candidates have costs of ``model``. ``priority``: the backends in preference order.
+    ``builder``: for a module with costs of ``model``. ``priority``: the backends in preference order.
     A comparison that the database knows is not run again, unless it is doubtful. Raises CollageError when no program
     runs.
     """
@@ -113,7 +113,7 @@ def _records(
 def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
     """The winner of a stored comparison; None if there is none, or if it cannot be built any more.
 
-    One that left out programs because its time was short does not count where there is no limit.
+    A comparison that left out programs for lack of time does not count if now there is no limit.
     """
     known = records.find()
     if known is None:
@@ -135,7 +135,7 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
             built = builder.searched(builder.correct(builder.costed))
         else:
             built = builder.chosen(choice, report.winner)
-    except Exception as error:  # a compiler fails that did not fail then
+    except Exception as error:  # the compiler did not fail in the earlier comparison
         LOGGER.warning(
             "%s cannot be built again, so all programs are compared again: %s",
             report.winner,

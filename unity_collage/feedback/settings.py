@@ -21,13 +21,13 @@ class Refinement:
     """How candidate programs are compared, and how costs are corrected by running programs."""
 
     feedback: int = 2
-    """How often at most the plan is searched again with costs from the running programs."""
+    """The most times that the plan is searched again with costs from the running programs."""
     rounds: int = 7
     """How many rounds the last comparison of all programs has."""
     round_seconds: float = 0.3
-    """How long each program runs at least in one round."""
+    """The shortest time that each program runs in one round."""
     margin: float = 0.01
-    """By what part of our time another program must be faster to be the result; below that, it is a tie."""
+    """The part of our program's time that another program must save to be the result; a smaller difference is a tie."""
     tolerance: float = 1e-3
     """The largest difference of outputs between two programs, over their range; at least 5e-2 with bfloat16."""
     breeding: Breeding | None = None
@@ -35,7 +35,7 @@ class Refinement:
     stock: bool = True
     """Whether the program that TVM alone makes takes part."""
     hopeless: float = math.inf
-    """A program whose kernels cost this many times what those of our plan cost is not built."""
+    """A program is not built if its kernels cost this many times as much as those of our plan."""
     build_seconds: float = math.inf
     """The limit for building the programs other than ours."""
     percentile: float = MEDIAN
@@ -61,4 +61,4 @@ class Refined:
     remarks: tuple[str, ...] = ()
     """Why they were not."""
     percentile: float = MEDIAN
-    """Which percentile of the runs the costs of its kernels are."""
+    """The percentile that the costs of its kernels are."""

@@ -1,4 +1,4 @@
-"""Programs of inference runtimes that take the whole model: what a user could run in place of ours."""
+"""Programs in which an inference runtime computes the whole model: what a user could run in place of ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Entrant:
 
     @property
     def name(self) -> str:
-        """What comparisons call it."""
+        """Its name in comparisons."""
         return f"{self.runtime.name}, {WHOLE}"
 
 
@@ -61,7 +61,10 @@ def entrants_of(
 
 
 def disagreements(report: ProgramComparison, whole_models: WholeModels) -> list[str]:
-    """A line for each runtime that has other results than ours, unless another one has ours: who is wrong is open."""
+    """A line for each runtime with results that differ from ours, unless another runtime agrees with ours.
+
+    It is not known which one is wrong.
+    """
     theirs = [each for each in report.programs if each.name in whole_models]
     if any(each.seconds is not None for each in theirs):
         return []

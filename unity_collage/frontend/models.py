@@ -31,17 +31,17 @@ the path of an ONNX file (``.onnx``) or of an exported program (``.pt2``)."""
 
 @dataclass(frozen=True, slots=True)
 class LastResorts:
-    """What takes operators that are not converted."""
+    """What computes operators that are not converted."""
 
     custom_ops: CustomOps = field(default_factory=dict[str, Callable[..., Any]])
     """Python functions for operators of an ONNX model."""
     onnxruntime: bool = False
-    """Whether ONNX Runtime takes others of an ONNX model."""
+    """Whether ONNX Runtime computes other operators of an ONNX model."""
     torch: bool = False
-    """Whether PyTorch takes those of a model of PyTorch."""
+    """Whether PyTorch computes those of a PyTorch model."""
 
     def of_onnx(self) -> Elsewhere | None:
-        """What takes the nodes of one ONNX model."""
+        """What computes the unconverted nodes of one ONNX model."""
         return Elsewhere(self.custom_ops, self.onnxruntime) if self.custom_ops or self.onnxruntime else None
 
 
@@ -57,9 +57,9 @@ class Imported:
     samples: Mapping[str, Sequence[int] | Mapping[int, float]] = field(default_factory=dict)
     """Sample sizes that were given for symbolic sizes of ``main``, by their names, with weights if there are some."""
     whole: WholeModel | None = field(default=None, compare=False)
-    """The model for inference runtimes; None where weights of it were bound."""
+    """The model for inference runtimes; None if weights of it were bound."""
     at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)
-    """Imports the model with these symbolic sizes of ``main`` fixed; None: nothing but its module is known."""
+    """Imports the model with these symbolic sizes of ``main`` fixed; None: only its module is known."""
 
 
 def import_model(
@@ -74,7 +74,7 @@ def import_model(
     ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
     number is the size of the dimension with this name. Several numbers for a dimension, or a range, are samples: it
     stays open, and ``compile`` makes plans for them. ``dims`` names dimensions only. ``example_inputs`` are the
-    arguments that a ``torch.nn.Module`` is exported with. ``last_resorts`` take operators that are not converted;
+    arguments that a ``torch.nn.Module`` is exported with. ``last_resorts`` compute operators that are not converted;
     without them such a model is refused.
     """
     last_resorts = last_resorts or LastResorts()
@@ -90,7 +90,7 @@ def import_model(
         fixed, samples = split(shapes, names, dimensions_of(model))
         return _of_module(with_fixed_sizes(model, fixed, dims or {}), names, (), samples)
     if is_of_torch(model):
-        from .pytorch import imported as imported_torch  # needs PyTorch, which who brings such a model has
+        from .pytorch import imported as imported_torch  # needs PyTorch
 
         mod, inputs, outputs = imported_torch(model, example_inputs, last_resorts.torch)
         fixed, samples = split(shapes, inputs, dimensions_of(mod))
@@ -107,7 +107,10 @@ def _of_onnx(
     dims: Mapping[str, int] | None,
     elsewhere: Callable[[], Elsewhere | None],
 ) -> Imported:
-    """An ONNX model. With more sizes fixed it is imported anew: what a shape computes becomes a constant then."""
+    """An ONNX model.
+
+    With more sizes fixed it is imported again, so that values computed from shapes become constants.
+    """
     inputs, dimensions = names_in(model.model.graph)
     fixed, samples = split(shapes, inputs, dimensions)
     names = {safe(name): name for name in dimensions}

@@ -1,4 +1,4 @@
-"""Calls that no pass looks into and no backend takes, for operators that nobody here has."""
+"""Opaque calls, which no pass or backend handles, for operators without a converter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tvm import relax
 from tvm.ir import IRModule
 
 OPAQUE = "collage.opaque"
-"""Attribute of a module: a line for each call of this kind, which says why it is one."""
+"""Attribute of a module: a line for each opaque call with its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is known of a result before the program runs."""
+    """The type of a result as far as it is known before the program runs."""
 
     dtype: str
     dims: Sequence[Any]
@@ -23,7 +23,7 @@ class Result:
 
 
 def remarks_of(mod: IRModule) -> tuple[str, ...]:
-    """Which operators of an imported module are calls of this kind, and why."""
+    """The operators of an imported module that are opaque calls, and why."""
     return tuple(map(str, (mod.attrs or {}).get(OPAQUE, ())))
 
 
@@ -33,7 +33,7 @@ def with_remarks(mod: IRModule, remarks: Sequence[str]) -> IRModule:
 
 
 def allocating_call(symbol: str, operands: Sequence[relax.Expr], results: Sequence[Result]) -> relax.Expr:
-    """A call whose function allocates its results; :func:`cast` gives each the sizes that are known."""
+    """A call of a function that allocates its results; :func:`cast` gives each the known sizes."""
     types = [relax.TensorType(dtype=result.dtype, ndim=len(result.dims)) for result in results]
     ty = relax.TupleType(types) if len(types) > 1 else types[0]
     return relax.call_pure_packed(symbol, *operands, ty_args=[ty])
@@ -47,9 +47,9 @@ def parts_of(made: relax.Expr, count: int) -> list[relax.Expr]:
 def cast(
     builder: relax.BlockBuilder, part: relax.Expr, result: Result, fresh_size: Callable[[], Any]
 ) -> relax.Var:
-    """A result that was allocated, with the sizes that are known; a run where it has others ends with an error.
+    """An allocated result with the known sizes; a run in which it has other sizes ends with an error.
 
-    A size of which nothing is known is ``fresh_size()``.
+    An unknown size is ``fresh_size()``.
     """
     var = part if isinstance(part, relax.Var) else builder.emit(part)
     dims = [fresh_size() if dim is None else dim for dim in result.dims]

@@ -20,7 +20,8 @@ Samples = dict[str, Sequence[int] | Mapping[int, float]]
 def split(
     shapes: Shapes | None, inputs: Collection[str], dimensions: Collection[str]
 ) -> tuple[dict[str, int | Sequence[int]], Samples]:
-    """What ``shapes`` fixes, and the samples in it; an input goes before a dimension of the same name.
+    """The sizes that ``shapes`` fixes, and the samples in it; an input takes precedence over a dimension of the same
+    name.
 
     Raises ModelError for a range or weights that are given for an input.
     """
@@ -54,7 +55,7 @@ def dimensions_of(mod: IRModule) -> list[str]:
 def with_fixed_sizes(
     mod: IRModule, shapes: Mapping[str, int | Sequence[int]], dims: Mapping[str, int]
 ) -> IRModule:
-    """``mod`` whose symbolic sizes in the parameters of ``main`` are numbers; raises ModelError for other names."""
+    """``mod`` with numbers for symbolic sizes in the parameters of ``main``; raises ModelError for other names."""
     if not shapes and not dims:
         return mod
     params = {param.name: param for param in mod["main"].params}

@@ -1,6 +1,8 @@
 """The dataflow view of a Relax function: plain data that rules, costs and search work on."""
 
-from .. import operators as operators  # registers them: a graph that is read from a file may call them
+from .. import (
+    operators as operators,
+)  # registers our operators: a graph that is read from a file may call them
 from ..index_set import IndexSet, index_set, members
 from .dataflow import DataflowGraph, Node, used_vars
 from .extract import Signatures, extract, outside_vars, substitute

@@ -56,7 +56,7 @@ class Node:
     prim: tirx.PrimFunc | None = None
     """The PrimFunc that it calls with ``call_tir``; None if it calls none, or the graph was made without a module."""
     changed_by: str = ""
-    """The binding that changes an operand in place afterwards; empty if none does."""
+    """The later binding that changes an operand in place; empty if there is none."""
 
     @property
     def var(self) -> relax.Var:
@@ -82,7 +82,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What it computes: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
+        """The short name of the operator: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
         callee = callee_of(self.binding.value)
         return short_name(self.op) if callee is None else callee.name_hint
 
@@ -213,7 +213,7 @@ def _post_dfs(
     """Producers first, each chain consecutively: the post-order of a depth-first search from the unread bindings.
 
     The deepest input is visited first (as in Sethi-Ullman numbering), so a shallow input is numbered right before its
-    reader. Few values are then live at any index. That keeps the search small, whose states are sets of live values.
+    reader. Few values are then live at any index. This keeps the search small: its states are sets of live values.
     """
     by_var = {binding.var: binding for binding in bindings}
     sources: dict[relax.Var, list[relax.Var]] = {}

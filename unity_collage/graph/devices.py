@@ -1,4 +1,4 @@
-"""The virtual devices of a module: which it lists and uses, and on which devices of the machine they are."""
+"""The virtual devices of a module: those that it lists and uses, and the devices of the machine that they are on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ and ``==`` of the Python class does not end."""
 
 
 def key_of(device: relax.VDevice) -> Key:
-    """What makes two virtual devices equal."""
+    """The key by which two virtual devices are equal."""
     return str(device.target), int(device.vdevice_id), str(device.memory_scope)
 
 
@@ -75,12 +75,12 @@ def with_listed_devices(mod: IRModule) -> IRModule:
 
 
 def without_devices(func: relax.Function) -> relax.Function:
-    """``func`` whose types name no virtual device: what it computes, wherever that is."""
+    """``func`` without virtual devices in its types: what it computes, on any device."""
     return _without(func) if any(True for _ in _types_with_devices(func)) else func
 
 
 def legalized_on_devices(mod: IRModule, step: Callable[[IRModule], IRModule]) -> IRModule:
-    """``step(mod)`` where no result has lost its virtual device: TVM infers none for ``conv2d`` with a constant.
+    """``step(mod)`` with lost virtual devices of results restored: TVM infers none for ``conv2d`` with a constant.
 
     A result is where the operands of its call are, and without operands where it was before.
     """
@@ -104,7 +104,7 @@ def legalized_on_devices(mod: IRModule, step: Callable[[IRModule], IRModule]) ->
 
 
 def on_device(ty: ir.Type, device: relax.VDevice) -> ir.Type:
-    """``ty`` whose tensors without a virtual device are on ``device``."""
+    """``ty`` with its tensors without a virtual device on ``device``."""
     if isinstance(ty, relax.TupleType):
         return relax.TupleType([on_device(part, device) for part in ty.fields])
     if not isinstance(ty, relax.TensorType) or ty.vdevice is not None:
@@ -113,7 +113,7 @@ def on_device(ty: ir.Type, device: relax.VDevice) -> ir.Type:
 
 
 def on_device_of_operands(expr: relax.Expr) -> relax.Expr:
-    """A call with its result where its operands are, if its type names no virtual device; all else as it is."""
+    """A call with its result on the device of its operands, if its type names none; other values do not change."""
     return _on_its_device(expr, _device_of_operands(expr)) if isinstance(expr, relax.Call) else expr
 
 
@@ -129,7 +129,7 @@ def _devices_of_value(expr: relax.Expr) -> Iterator[relax.VDevice]:
 
 
 def _found_again(func: relax.Function, before: dict[str, relax.VDevice]) -> relax.Function:
-    """``func`` whose results without a virtual device are where their calls read, or where they were ``before``."""
+    """``func`` with results without a virtual device on that of their calls' operands, or on that of ``before``."""
     renamed: dict[relax.Var, relax.Var] = {}
 
     def renew(var: relax.Var) -> relax.Var:
@@ -188,7 +188,7 @@ def places_of(mod: IRModule) -> tuple[str, ...]:
 
 
 def place_of(device: relax.VDevice) -> str:
-    """The device of the machine that a virtual device is on: ``cpu:1``; raises CollageError where there is none."""
+    """The device of the machine that a virtual device is on: ``cpu:1``; raises CollageError if there is none."""
     kind = _KINDS.get(int(device.target.get_target_device_type()))
     if kind is None:
         raise CollageError(

@@ -1,4 +1,4 @@
-"""Equal constants: those of several functions become one, in memory and for whoever asks which functions share it.
+"""Equal constants: those of several functions become one, in memory and for code that finds shared constants.
 
 A rewrite that folds constants, such as a transposed weight, makes a constant of its own for each variant of a model.
 """
@@ -21,7 +21,7 @@ Functions = Mapping[ir.GlobalVar, ir.BaseFunc]
 _structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
 
 _SMALL_BYTES = 4096
-"""Constants below this size are not compared: they take no memory worth a digest."""
+"""Constants below this size are not compared: a digest costs more than their memory."""
 
 _Name = tuple[object, ...]
 """The type of a constant and a digest of its bytes."""
@@ -35,7 +35,7 @@ class EqualConstants:
     _known: dict[ir.GenericConst, ir.GenericConst] = field(
         default_factory=dict[ir.GenericConst, ir.GenericConst]
     )
-    """What stands for each constant that was seen."""
+    """The representative of each constant that was seen."""
 
     def first(self, constant: ir.GenericConst) -> ir.GenericConst:
         """The first constant that was asked for and is equal to this one."""
@@ -45,7 +45,7 @@ class EqualConstants:
 
 
 def with_equal_shared(after: Functions, before: Functions) -> dict[ir.GlobalVar, ir.BaseFunc]:
-    """Functions ``after`` a rewrite, where large equal constants which those ``before`` did not have are one."""
+    """Functions ``after`` a rewrite, with large equal constants that are new since ``before`` merged into one."""
     made = {gvar: _large(func) for gvar, func in after.items()}
     old = set[ir.GenericConst]().union(*map(_large, before.values()))
     fresh = {gvar: constants - old for gvar, constants in made.items() if constants - old}

@@ -17,7 +17,7 @@ from .prim_funcs import CALL_TIR, callee_of, prim_digest
 from .sub_graph import SubGraph
 
 SMALL_CONSTANT = 1
-"""The most elements of a constant whose value is part of the signature: clip bounds, scales, indexes."""
+"""The most elements of a constant with its value in the signature: clip bounds, scales, indexes."""
 
 
 EXTRACTION_VERSION = 1
@@ -87,10 +87,10 @@ def prim_funcs(sub: SubGraph) -> dict[relax.GlobalVar, tirx.PrimFunc]:
 def extract(sub: SubGraph, *, lift_constants: bool = False, alone: bool = False) -> relax.Function:
     """A function that computes the exits of ``sub`` from its :func:`outside_vars`, in that order.
 
-    It returns one exit as it is, and several as a tuple in index order. Constants stay inside. With ``lift_constants``
-    the large ones become trailing parameters, whose number is the attribute ``LIFTED``. An operand that is read twice,
-    as in ``matmul(x, x)``, is one parameter. With ``alone`` the function needs no module: the PrimFuncs that it calls
-    are its attribute ``PRIM_FUNCS``.
+    It returns one exit as it is, and several as a tuple in index order. Constants stay inside. With
+    ``lift_constants`` the large ones become trailing parameters; the attribute ``LIFTED`` is their number. An operand
+    that is read twice, as in ``matmul(x, x)``, is one parameter. With ``alone`` the function needs no module: the
+    PrimFuncs that it calls are its attribute ``PRIM_FUNCS``.
     """
     params: dict[Leaf, relax.Var] = {var: relax.Var(var.name, var.ty) for var in outside_vars(sub)}
     lifted = large_constants(sub) if lift_constants else []

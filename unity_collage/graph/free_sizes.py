@@ -1,4 +1,4 @@
-"""Sizes that are known when a program runs: polynomials of free sizes, which the lowerings compute with as with ints.
+"""Sizes that are known when a program runs: polynomials of free sizes, with which lowerings compute as with ints.
 
 A lowering that compares dims, multiplies them to strides and divides addresses by strides is right for every size, if
 each answer holds for every size: ``batch * 64 == batch * 64`` and ``7 < length + 7`` do, ``batch < length`` does not.
@@ -38,7 +38,7 @@ _LEAST: ContextVar[Mapping[Symbol, int]] = ContextVar("least", default=MappingPr
 
 
 class UnknownSize(Exception):
-    """A question about free sizes whose answer is not the same for all of them; the message is a reason."""
+    """A property of free sizes does not hold for all or for none of them; the message is a reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +119,7 @@ class Size:
     __repr__ = __str__
 
     def to_json(self, names: Mapping[Symbol, str]) -> dict[str, Any]:
-        """As the executors read it: ``{"terms": [[factor, name, ...], ...]}``."""
+        """The size as the executors read it: ``{"terms": [[factor, name, ...], ...]}``."""
         return {
             "terms": [[factor, *(names[symbol] for symbol in term)] for term, factor in self.terms.items()]
         }
@@ -134,7 +134,7 @@ class Size:
         return found[0] if found is not None and found[1:] == (1, 0) else None
 
     def linear(self) -> tuple[Symbol, int, int] | None:
-        """The free size, the factor and the constant of which it is made, as ``2 * n + 1`` is; None for others."""
+        """The free size, the factor and the constant of a size like ``2 * n + 1``; None for other sizes."""
         rest = [(term, factor) for term, factor in self.terms.items() if term]
         if len(rest) != 1 or len(rest[0][0]) != 1:
             return None
@@ -142,8 +142,10 @@ class Size:
 
 
 def size_of(extent: ir.Expr) -> Any:
-    """An extent of a shape as an int or :class:`Size`. What is no polynomial, such as ``length // 2``, is a size of its
-    own."""
+    """An extent of a shape as an int or :class:`Size`.
+
+    An expression that is not a polynomial, such as ``length // 2``, is a free size of its own.
+    """
     if isinstance(extent, tirx.IntImm):
         return int(extent.value)
     if isinstance(extent, (tirx.Add, tirx.Sub, tirx.Mul)):
@@ -163,7 +165,7 @@ def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class SizePlace:
-    """An extent that tells a free size: it is ``factor`` times the size, plus ``offset``."""
+    """An extent that determines a free size: it is ``factor`` times the size, plus ``offset``."""
 
     argument: int
     """The number of the tensor."""
@@ -173,7 +175,7 @@ class SizePlace:
 
 
 def places_of_sizes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, SizePlace]:
-    """The first extent in ``shapes`` that tells each free size."""
+    """The first extent in ``shapes`` that determines each free size."""
     found: dict[Symbol, SizePlace] = {}
     for number, shape in enumerate(shapes):
         for axis, extent in enumerate(shape):
@@ -218,7 +220,9 @@ def is_free(extent: Any) -> bool:
 
 @contextlib.contextmanager
 def unless_one(extent: Any) -> Generator[None]:
-    """Inside, ``extent`` is not 1, if it is a free size: for what does not matter along an axis of one element."""
+    """Inside the ``with`` block ``extent`` is not 1, if it is a free size: for properties that do not matter along an
+    axis of one element.
+    """
     symbol = extent.symbol() if isinstance(extent, Size) else None
     token = _LEAST.set({**_LEAST.get(), symbol: 2} if symbol is not None else _LEAST.get())
     try:
@@ -232,7 +236,7 @@ _Step = TypeVar("_Step")
 
 
 def for_all_sizes(table: Callable[_Args, _Step | str]) -> Callable[_Args, _Step | str]:
-    """A function that makes steps, whose answer is a reason where it would not be the same for all free sizes."""
+    """Turns a function that makes steps into one that returns a reason if its result depends on the free sizes."""
 
     @functools.wraps(table)
     def answer(*args: _Args.args, **kwargs: _Args.kwargs) -> _Step | str:

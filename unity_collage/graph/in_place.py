@@ -24,7 +24,7 @@ _VIEWS = (
     "relax.memory.ensure_zero_offset",
     "relax.builtin.stop_lift_params",
 )
-"""Operators whose result may be the memory of their operand."""
+"""Operators with a result that may share the memory of their operand."""
 
 UsedVars = Callable[[relax.Expr], Iterable[relax.Var]]
 
@@ -73,7 +73,7 @@ class _Memory:
                 self._owners[binding.var] = frozenset().union(*map(self.of, sources))
 
     def of(self, var: relax.Var) -> frozenset[relax.Var]:
-        """Those of ``var``: itself, or what it is a view of, a part of, or another name for."""
+        """The owners of the memory of ``var``: itself, or the variables that it is a view, part or other name of."""
         return self._owners.get(var, frozenset((var,)))
 
 

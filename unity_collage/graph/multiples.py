@@ -1,7 +1,7 @@
 """Free dimensions that are multiples of a number.
 
-The importer casts an input with a dimension ``32*rows``, whose size is ``n``, to ``n // 32 * 32``. So the sizes that
-follow from it are simplified, and equal ones are recognised.
+The importer casts an input with a dimension ``32*rows`` of size ``n`` to ``n // 32 * 32``. So the sizes that depend
+on it are simplified, and equal ones are recognised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def as_multiple(size: tirx.Var, factor: int) -> ir.Expr:
 
 
 def multiples(main: relax.Function) -> dict[str, int]:
-    """Of which number the free dimensions of ``main`` are multiples, by name."""
+    """The number that each free dimension of ``main`` is a multiple of, by name."""
     found: dict[str, int] = {}
     for param in main.params:
         of_axis = dict(multiples_of(main, param))

@@ -19,7 +19,7 @@ class NodeGroup:
 
     inside: IndexSet
     written: IndexSet
-    """The inside nodes whose values other groups can read afterwards."""
+    """The inside nodes with values that other groups can read afterwards."""
 
 
 def why_no_order(graph: DataflowGraph, groups: Iterable[NodeGroup], within: IndexSet) -> str | None:

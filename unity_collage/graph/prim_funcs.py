@@ -1,4 +1,4 @@
-"""The PrimFuncs that a function calls with ``call_tir``: which may be fused, and what two equal ones have in common."""
+"""The PrimFuncs that a function calls with ``call_tir``: which may be fused, and digests by which they are compared."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _is_pure(op: relax.Expr) -> bool:
 
 
 def _why_not_buffer(param: tirx.Var) -> str | None:
-    """Why the memory of another kernel cannot stand for ``param``, or None: FuseTIR compares their types."""
+    """Why ``param`` cannot be replaced by memory of another kernel, or None: FuseTIR compares their types."""
     if not is_buffer(param):
         return None
     extents: list[Any] = list(param.shape)
@@ -122,7 +122,7 @@ def prim_kinds(prims: Iterable[tirx.PrimFunc]) -> dict[tirx.PrimFunc, OpKind]:
 
 @lru_cache(maxsize=1024)
 def prim_digest(prim: tirx.PrimFunc) -> str:
-    """16 hex digits of what ``prim`` computes and how: equal for equal parameters, loops and attributes.
+    """A digest of 16 hex digits: equal for PrimFuncs with equal parameters, loops and attributes.
 
     Names do not count.
     """

@@ -27,7 +27,7 @@ def shape_of(of: relax.Expr | ir.Type) -> tuple[int, ...] | None:
 
 
 def extents_of(of: relax.Expr | ir.Type) -> tuple[int, ...]:
-    """The extents of a tensor whose shape is known to be static."""
+    """The extents of a tensor that is known to have a static shape."""
     shape = shape_of(of)
     assert shape is not None
     return shape

@@ -1,4 +1,4 @@
-"""Whether a function whose sizes are known only when it runs may be a kernel of a library."""
+"""Whether a function with sizes that are known only when it runs may be a kernel of a library."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def why_not_told(func: relax.Function) -> str | None:
 def why_not_empty(sub: SubGraph) -> str | None:
     """Why an operand of ``sub`` may be empty where a result is not, or None.
 
-    A library computes nothing where an operand is empty, but for recurrent layers without steps.
+    A library computes nothing if an operand is empty, except for recurrent layers without steps.
     """
     results = [sub.graph.nodes[i].var.ty for i in members(sub.exit)]
     read = [var for var in outside_vars(sub) if not _is_read_without_steps(var, sub)]

@@ -1,6 +1,6 @@
-"""Values whose last bits matter, since they become steps further on.
+"""Values that must be exact to the last bit, since a later operator rounds or compares them.
 
-``floor(x / 41)`` is another integer where the quotient is a bit too small. The buckets of T5's relative positions are
+``floor(x / 41)`` is another integer if the quotient is slightly too small. The buckets of T5's relative positions are
 such a case: ``int(8 * log(n / 8) / log(16))`` is 2 for n = 16, and 1 with a logarithm that is off by one millionth.
 """
 
@@ -21,7 +21,7 @@ _STEPS = frozenset(
         "less_equal", "mod", "not_equal", "quantize", "round", "sign", "trunc",
     )
 )  # fmt: skip
-"""Operators whose result may jump where an operand changes by a bit; conversions to integers are the others."""
+"""Operators with a result that may jump if an operand changes by a bit, apart from conversions to integers."""
 
 _KEEPING = frozenset(
     f"relax.{name}"
@@ -35,12 +35,14 @@ _KEEPING = frozenset(
         "tile", "tril", "triu", "where",
     )
 )  # fmt: skip
-"""Operators of which an element of the result follows from few elements: its last bits are theirs. Sums are not among
-them: their last bits depend on the order, which no toolchain promises."""
+"""Operators that compute an element of the result from few elements, so that its last bits depend on theirs.
+
+Sums are not among them: their last bits depend on the order, which no toolchain promises.
+"""
 
 
 def before_steps(bindings: Iterable[relax.Binding]) -> set[relax.Var]:
-    """The variables of ``bindings``, which are in order, whose last bits decide what a later binding jumps to."""
+    """The variables of the ordered ``bindings`` with last bits that decide to which value a later binding jumps."""
     found: set[relax.Var] = set()
     for binding in reversed(list(bindings)):
         passes_on = binding.var in found and _keeps(binding.value)

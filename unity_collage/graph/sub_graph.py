@@ -32,8 +32,10 @@ class SubGraph:
     graph: DataflowGraph
     inside: IndexSet
     hidden: IndexSet = EMPTY
-    """Inside nodes that outside nodes read too, but whose values this kernel does not write. The outside readers get
-    these values from another kernel, so the nodes are computed more than once."""
+    """Inside nodes that outside nodes read too, with values that this kernel does not write.
+
+    The outside readers get these values from another kernel, so the nodes are computed more than once.
+    """
     nested: tuple[Nested, ...] = ()
     """Parts of the inside that are separate functions within the kernel, by first node."""
 

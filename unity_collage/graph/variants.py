@@ -1,6 +1,6 @@
 """Variants: functions that are made for single sizes, and the function that chooses between them.
 
-Only attributes of functions say so, which every pass can read.
+Attributes of functions, which every pass can read, mark them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def at_sizes(func: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
 
 
 def is_switch(func: ir.BaseFunc) -> bool:
-    """Whether ``func`` does nothing but call the variant for the sizes of its inputs."""
+    """Whether ``func`` only calls the variant for the sizes of its inputs."""
     return SWITCH in (func.attrs or {})
 
 
@@ -86,7 +86,7 @@ def variants_in(mod: IRModule) -> list[str]:
 
 
 def alone(mod: IRModule, variant: str) -> IRModule:
-    """``mod`` whose ``main`` is one of its variants, as a model of these sizes, with the functions that it calls."""
+    """``mod`` with one of its variants as ``main``, like a model of these sizes, and the functions that it calls."""
     main = mod[variant].without_attr(SIZES).with_attr("global_symbol", "main")
     called = {gvar: mod[gvar] for gvar in reached(main, mod)}
     return IRModule({ir.GlobalVar("main"): main, **called}, attrs=mod.attrs, global_infos=mod.global_infos)

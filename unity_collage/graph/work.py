@@ -1,7 +1,7 @@
 """The work of a sub-graph as it is written: its multiplications and additions, and the bytes of its border.
 
-:mod:`unity_collage.cost.work` has the least work that any kernel must do, for lower bounds. This is the work that rates
-such as GFLOP/s are of.
+:mod:`unity_collage.cost.work` has the least work that any kernel must do, for lower bounds. Rates such as GFLOP/s are
+computed from this work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``diagnose``: what is installed on this machine, what is missing and how to get it, and whether a compile can work.
 
-Each part is looked at on its own, so that what is broken in one does not hide the others. PyTorch is not imported.
+Each part is examined by itself, so a broken part does not hide the others. PyTorch is not imported.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Diagnosis:
 
 
 def diagnose(database: str | Path | None = None) -> Diagnosis:
-    """The state of this installation, with no private text in it.
+    """The state of this installation, without private text.
 
     ``database``: that of costs, by default a file in the user's cache directory. A small model is compiled without
     measuring, saved, and run in a process of its own; that takes a few seconds.
     """
     missing = _why_no_native_part() or _why_no_tvm()
     tried = None if missing else trial()
-    backends = () if missing else _backends()  # which loads what is there, before the pools are looked at
+    backends = () if missing else _backends()  # loads the libraries, before the pools are examined
     costs = database_state(database)
     found = Diagnosis(
         versions(),

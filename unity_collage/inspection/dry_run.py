@@ -82,7 +82,7 @@ class DryRun:
     known: int
     """How many distinct kernels have a cost, or a reason for none, in the database."""
     unknown: int
-    """How many have none. At most so many are measured; those that cannot change the plan are not."""
+    """How many have none. This is the most that is measured: kernels that cannot change the plan are not."""
     pace: Pace
     database: str
     budget_seconds: float | None

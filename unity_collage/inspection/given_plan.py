@@ -198,7 +198,7 @@ def _ours(graph: DataflowGraph) -> list[Candidate]:
 
 
 def _check_ours(graph: DataflowGraph, ours: Sequence[Candidate]) -> None:
-    """Raises CollageError where our plan leaves to TVM what has a candidate: its cost is not known."""
+    """Raises CollageError if our plan leaves a binding with candidates to TVM: its cost is not known."""
     covered = _union(ours)
     rest = _union(CANDIDATES.read(graph.func)) & ~covered
     without = [graph.nodes[index] for index in members(rest) if not graph.nodes[index].is_host]
@@ -242,7 +242,7 @@ def _costs(func: relax.Function, mod: IRModule, before: Costs, model: CostModel)
 def _check_values(
     graph: DataflowGraph, problem: Problem, chosen: Sequence[Option], names: Sequence[str], where: str
 ) -> None:
-    """Raises CollageError for a value that two kernels write, or that is read and none writes."""
+    """Raises CollageError for a value that two kernels write, or that a kernel reads and no kernel writes."""
     written = EMPTY
     for option in chosen:
         if twice := problem.outputs(option) & written:

@@ -21,17 +21,17 @@ _LISTED = 8
 """How many names are listed where one is ambiguous."""
 
 _OUTLINED = "fused_"
-"""How the functions of kernels are called. They get their names with the plan."""
+"""The form of the names of kernel functions, which they get with the plan."""
 
 
 def check_node(mod: IRModule, name: str, meanings: Collection[str] = (), others: Sequence[str] = ()) -> None:
-    """Raises CollageError in one line where nothing in ``mod`` can be called ``name``, or where several bindings are.
+    """Raises CollageError in one line if nothing in ``mod`` has this ``name``, or if several bindings have it.
 
     ``mod`` has candidates. ``meanings``: other names of the same; ``others``: more names that may have been meant.
     """
     bindings, operators, labels = _names(mod)
     if name.startswith(_OUTLINED) or "+" in name or name in bindings or name in labels:
-        return  # kernels that are merged later, and their functions, are looked for when there is a plan
+        return  # kernels that are merged later, and their functions, are searched once there is a plan
     found = operators.get(name, [])
     if len(found) > 1:
         raise several_nodes(name, found)

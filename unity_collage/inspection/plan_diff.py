@@ -43,7 +43,8 @@ class ProgramDifference(Shown):
 
 
 def diff(a: Any, b: Any, *, names: tuple[str, str] | None = None) -> ProgramDifference:
-    """The plans of ``a`` and ``b`` side by side: what is fused differently or has another backend, and what that costs.
+    """The plans of ``a`` and ``b`` side by side: which kernels are fused differently or have another backend, and
+    what the difference costs.
 
     ``a`` and ``b``: programs, partitioned modules, plans by function, one plan each, or the paths of saved programs, of
     reports as JSON, and of modules as text. ``names``: what they are called in tables; by default the files are named.

@@ -21,7 +21,7 @@ from ..program.facts import Facts, plans_in
 _LIBRARY = ".so"
 
 SUFFIXES = (_LIBRARY, ".json", ".py", ".txt")
-"""Of a saved program, of a report, and of a module as text."""
+"""The suffixes of a saved program, of a report, and of a module as text."""
 
 Functions = Mapping[str, relax.Function]
 

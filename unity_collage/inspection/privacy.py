@@ -1,4 +1,4 @@
-"""Texts for bug reports, without what is private: home folders, user names, hosts of databases, secrets."""
+"""Removes private data from texts for bug reports: home folders, user names, hosts of databases, secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH", re.IGNORECASE)
-"""Parts of names of environment variables whose values are not shown."""
+"""The values of environment variables with such a part in their names are not shown."""
 
 _URL = re.compile(r"(?<=://)(?:[^@/\s]*@)?[^/\s?#]*")
 """The user, the password and the host of a URL."""
@@ -44,7 +44,7 @@ class Privacy:
         return text
 
     def of(self, value: T) -> T:
-        """A value whose texts, also those in collections and dataclasses, are without them."""
+        """``value`` with the private parts removed from its texts, also from those in collections and dataclasses."""
         if isinstance(value, str):
             return cast("T", self.text(value))
         if is_dataclass(value) and not isinstance(value, type):

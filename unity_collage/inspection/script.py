@@ -121,7 +121,7 @@ class _Walk:
                 continue
             value = scope.value(expr)
             if value is None:
-                return  # a parameter: what it stands for is outside of the kernel
+                return  # a parameter: its value is computed outside of the kernel
             expr = value
         if (entered := _entered(expr, scope)) is not None:
             self.follow(entered[0], index, entered[1])

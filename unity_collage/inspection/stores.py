@@ -22,15 +22,14 @@ class DatabaseState:
     nbytes: int | None
     """The size of its file, with its log; None for a server, or where there is no file."""
     free_bytes: int | None
-    """How much more its disk can hold; None for a server."""
+    """The bytes that are free on its disk; None for a server."""
     is_writable: bool | None
-    """Whether costs can be stored; None for a server, which says so only when it is written to."""
+    """Whether costs can be stored; None for a server, where only a write would show it."""
     costs: int | None
     """How many rows it has, refusals included; None where it cannot be read."""
     doubtful: int | None
-    """How many of them other work of the machine disturbed."""
+    """How many of the costs were disturbed by other work of the machine."""
     problem: str
-
     """Why it cannot be read or written, and what to do; empty if it can."""
 
     @property
@@ -44,11 +43,11 @@ class KeptFiles:
     """Finished programs and object code next to a database."""
 
     folder: str | None
-    """That of programs; None where nothing is kept: the costs are on a server."""
+    """The folder of programs; None if nothing is kept because the costs are on a server."""
     programs: int
     program_bytes: int
     functions: int
-    """How many functions there is object code of."""
+    """The number of functions with object code."""
     function_bytes: int
 
 

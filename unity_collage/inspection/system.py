@@ -23,17 +23,17 @@ from ..runtime.threads import cpu_quota
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """The processor, and what this process may use of it."""
+    """The processor, and the cores and threads that this process may use."""
 
     name: str
     instruction_sets: tuple[str, ...]
-    """Those that kernels are compiled for; where TVM is missing, all that the system reports."""
+    """The instruction sets that kernels are compiled for; without TVM, all that the system reports."""
     cores: int
-    """Of the machine, hardware threads counted one by one."""
+    """The hardware threads of the machine."""
     usable_cores: int
-    """Those that this process may use."""
+    """The hardware threads that this process may use."""
     quota: float | None
-    """How many processors' worth of time its control groups allow; None: no limit."""
+    """How many processors its control groups allow, as a fraction; None: no limit."""
     threads: int | None
     """How many threads kernels use by default; None without the native libraries."""
     l2_bytes: int | None

@@ -31,7 +31,7 @@ class AskedOptions:
     refine: str = ""
     """The settings of a refinement; empty: programs are compared as by default."""
     memory: str = ""
-    """The limit in bytes and the weight of memory; empty: nothing is asked of memory."""
+    """The limit in bytes and the weight of memory; empty: no goal for memory."""
     limits: str = ""
     """The limits of the process that measures, where they are not the usual ones."""
 
@@ -45,7 +45,7 @@ class AskedOptions:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON data; raises TypeError where that would not be all of it."""
+    """``value`` as JSON data; raises TypeError if a part of it would be lost."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):

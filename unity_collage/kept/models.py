@@ -1,4 +1,4 @@
-"""Digests of models: of files without reading what is in them, and of modules."""
+"""Digests of models: of files without parsing them, and of modules."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def digest_of_protobuf(model: Any) -> str | None:
 
 
 def digest_of_module(mod: IRModule, names: Iterable[str]) -> str | None:
-    """The digest of a module whose ``main`` has inputs and results with these ``names``.
+    """The digest of a module; ``names``: those of the inputs and results of ``main``.
 
-    None where it holds what has no content to compare, such as a compiled module.
+    None if the module holds values without comparable content, such as a compiled module.
     """
     from tvm import relax
     from tvm_ffi import structural_hash

@@ -25,7 +25,7 @@ from .store import ProgramStore, Record, folder_beside
 from .surroundings import surroundings
 
 _FORMAT = 1
-"""Raised when kept programs or their records are written in another way."""
+"""Raised when the format of kept programs or their records changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class KeptPrograms:
     ) -> Program | None:
         """The kept program of a model, by its digest; None where it has to be compiled.
 
-        ``database``: None if nothing was asked of one. ``folder``: that of the model's file. ``is_to_go_on``: whether a
-        compile whose time for measuring was used up does not count.
+        ``database``: None if no database was used. ``folder``: that of the model's file. ``is_to_go_on``: whether the
+        program of a compile that ran out of time for measuring does not count.
         """
         key = self._key(model)
         record = self.store.record(key)
@@ -75,7 +75,7 @@ class KeptPrograms:
         files: Mapping[str, str],
         is_budget_spent: bool = False,
     ) -> None:
-        """Keep a program, unless some answer that it was made of is doubtful: then the next compile measures again.
+        """Keep a program, unless a cost that it depends on is doubtful: then the next compile measures again.
 
         ``files``: digests of the files with weights that the model's file names.
         """
@@ -136,7 +136,7 @@ def _holds(record: Record, database: CostDatabase | None, folder: Path | None) -
 
 
 def _of_before(plan: Plan, in_place: Any, profiled: float) -> Plan:
-    """A plan whose comparison of programs was not run now, with the times of its kernels that are known."""
+    """A plan with the earlier comparison of programs marked as such, and with the known times of its kernels."""
     if plan.comparison is not None:
         plan = replace(plan, comparison=replace(plan.comparison, origin="database"))
     if in_place is None:

@@ -1,7 +1,7 @@
 """The folder of kept programs: a library for each, and a record of what it was made of.
 
-A program appears in one step: first its library, under a name that no other has, then the record that names it. So
-processes may keep and read one program at once. What is damaged is removed, and made again.
+A program appears in one step: first its library is written under a unique name, then the record that names it. So
+processes may keep and read one program at once. A damaged program is removed and compiled again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_BYTES = 4 << 30
 this is forty of ResNet-50's size, or nine of BERT's."""
 
 LARGEST_BYTES = MOST_BYTES // 4
-"""A larger program is not kept: it would drive out too many others."""
+"""A larger program is not kept: it would displace too many others."""
 
 _RECORD = ".record"
 
 LIBRARY = ".so"
-"""How the names of programs end."""
+"""The suffix of programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ class Record:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """The digests of the files with weights that the model's file names, by their names there."""
     unfinished: float | None = None
-    """By what part of its cost another plan may be cheaper, as the time for measuring was used up; None: it was not."""
+    """The part of its cost by which another plan may be cheaper, because time for measuring ran out.
+
+    None: it did not.
+    """
     explanation: Mapping[str, Any] | None = None
     """Why each candidate was chosen or not, by function, encoded; None if that was not asked for."""
     in_place: Mapping[str, Any] | None = None
@@ -60,13 +63,13 @@ class Record:
 
 
 class ProgramStore:
-    """Kept programs in a folder. One that cannot be read or written is no error: then nothing is kept."""
+    """Kept programs in a folder. A folder that cannot be read or written is not an error: then nothing is kept."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def record(self, key: str) -> Record | None:
-        """The record of this name; None where there is none that is whole."""
+        """The record of this name; None if it is missing or incomplete."""
         path = self.folder / f"{key}{_RECORD}"
         try:
             return Record(**json.loads(zlib.decompress(path.read_bytes())))
@@ -77,7 +80,10 @@ class ProgramStore:
             return None
 
     def opened(self, key: str, record: Record) -> BinaryIO | None:
-        """The library of a record, verified and open; None where it is gone or damaged: then the record goes too."""
+        """The library of a record, verified and open.
+
+        None if it is missing or damaged: then the record is removed too.
+        """
         path = self.folder / record.library
         try:
             file = library_file.opened(path)
@@ -90,7 +96,9 @@ class ProgramStore:
         return file
 
     def put(self, key: str, save: Callable[[Path], None], **fields: Any) -> BinaryIO | None:
-        """Keep what ``save`` writes to a path, with the ``fields`` of its record; None where that is not possible.
+        """Keep the file that ``save`` writes to a path, with the ``fields`` of its record.
+
+        None if that is not possible.
 
         The result is the library, open. An earlier program of this name is removed.
         """

@@ -1,7 +1,8 @@
-"""What a program follows from besides its model and options: code, installed packages, machine, settings.
+"""What a program depends on apart from its model and options: code, installed packages, machine, settings.
 
-Declared versions are enough for costs, but not for programs: in a checkout the code of a pass changes without one. So
-the content of this package's files counts, that of plug-ins, and the names and versions of all installed packages.
+Declared versions are enough for costs, but not for programs: in a checkout the code of a pass changes without a new
+version. So the digest covers the files of this package and of plug-ins, and the names and versions of all installed
+packages.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ _SETTINGS = ("CUBLAS", "CUDA_", "CUDNN_", "DNNL_", "GOMP_", "KMP_", "LD_", "MALL
 """Prefixes of environment variables that change what is compiled, or how it runs."""
 
 _COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
-"""One of them links programs, as TVM finds it; without one a program is a file of object code."""
+"""TVM links programs with the first of these that it finds; without one a program is a file of object code."""
 
 _PLUGINS = ("[unity_collage.backends]", "[tvm.backends]")
-"""Groups of entry points whose packages change what a model is compiled to."""
+"""Groups of entry points that can change the program of a model."""
 
 
 def surroundings(target: str) -> dict[str, Any] | None:
-    """All that can change a program for ``target`` besides its model and options, as JSON data.
+    """Everything except model and options that can change a program for ``target``, as JSON data.
 
-    None where nobody can tell: a file of this package has changed since this process has begun to read them.
+    None if it is not known, because a file of this package has changed since this process began to read them.
     """
     code = _code()
     if code is None:
@@ -147,7 +148,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def _state(path: Path | None) -> list[Any]:
-    """Where a file is, and when it was changed: for one that is too large to be read."""
+    """The path and the time of the last change, for a file that is too large to be read."""
     if path is None:
         return []
     status = path.stat()

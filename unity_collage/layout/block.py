@@ -1,4 +1,4 @@
-"""One dataflow block being rewritten: what its values have become, and the bindings that make them so."""
+"""One dataflow block being rewritten: the new forms of its values, and the bindings that compute them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESHAPE = ir.Op.get("relax.reshape")
 
 
 class Block:
-    """Emits bindings, and makes the other forms of a value when, and only if, they are asked for."""
+    """Emits bindings, and makes other forms of a value only on demand."""
 
     def __init__(self) -> None:
         self.bindings: list[relax.Binding] = []
@@ -30,7 +30,7 @@ class Block:
     # What operands are
 
     def value(self, expr: Expr) -> Value:
-        """What an operand of the original program has become."""
+        """The new form of an operand of the original program."""
         if isinstance(expr, relax.Tuple):
             return Pack([self.value(field) for field in expr.fields])
         if isinstance(expr, relax.TupleGetItem):
@@ -75,7 +75,7 @@ class Block:
         return expr if all_same(fields, expr.fields) else relax.Tuple(fields)
 
     def form(self, tensor: Tensor, layout: Layout) -> Expr:
-        """The tensor in a layout: as it exists, else reshaped if only unit axes move, else permuted."""
+        """The tensor in a layout: an existing form, else a reshape if only unit axes move, else a permutation."""
         for forms in (tensor.forms, tensor.views):
             if layout in forms:
                 return self._bound(tensor, forms, layout)
@@ -123,8 +123,8 @@ class Block:
     def cheapest(self, tensors: Sequence[Tensor], rank: int) -> Layout:
         """The layout for an operator that can compute in any: where the fewest elements move.
 
-        Candidates are the layouts that its operands have. A tie goes to one that is not plain, since an
-        image operator is near; with nothing but plain operands the answer is plain.
+        Candidates are the layouts that its operands have. In a tie a layout that is not plain wins, since an image
+        operator is near. If all operands are plain, the result is plain.
         """
         varying = [tensor for tensor in tensors if not tensor.is_constant and not tensor.is_single]
         candidates = [padded(form, rank) for tensor in varying for form in tensor.forms]
@@ -148,7 +148,7 @@ class Block:
         return var
 
     def keep(self, binding: relax.Binding) -> Value:
-        """Append a binding that means what the original one meant."""
+        """Append a binding that keeps the meaning of the original one."""
         self.bindings.append(binding)
         value = binding.value
         if isinstance(value, relax.Call) and value.op.same_as(_RESHAPE):
@@ -156,7 +156,9 @@ class Block:
         return fresh(binding.var, name=binding.var.name)
 
     def reshape(self, expr: Expr, extents: Iterable[Expr], name: str) -> Expr:
-        """A reshape of the expression, or of what it is itself a reshape of; none when that has the shape."""
+        """A reshape of the expression, or of its operand if it is a reshape itself; no reshape if the shape is right
+        already.
+        """
         shape = relax.ShapeExpr(list(extents))
         expr = self._reshaped_from.get(expr, expr)
         if tvm_ffi.structural_equal(tensor_type(expr).shape, shape):
@@ -172,11 +174,11 @@ class Block:
         return self.adopt(self.emit(expr, self.var.name), layout)
 
     def adopt(self, expr: Expr, layout: Layout) -> Tensor:
-        """Say that ``expr`` is the value of the current binding, in ``layout``."""
+        """Record ``expr`` as the value of the current binding, in ``layout``."""
         return Tensor(tensor_type(self.var), {layout: expr}, name=self.var.name)
 
     def opaque(self, expr: Expr) -> Pack:
-        """Say that ``expr`` is the value of the current binding, which no layout concerns."""
+        """Record ``expr`` as the value of the current binding, which has no layout."""
         return Pack([], whole=expr)
 
     def results(self, expr: Expr, layouts: Sequence[Layout]) -> Pack:

@@ -68,7 +68,7 @@ def _value_of(state: Block, binding: relax.Binding, kept: list[Unrecognised]) ->
 
 
 def _projected(state: Block, binding: relax.Binding, field: Value) -> Value:
-    """``var = tuple[i]``: nothing yet, when the field is in another layout than the original program's."""
+    """``var = tuple[i]``: no binding is emitted yet if the field has another layout than in the original program."""
     if not isinstance(field, Tensor):
         return state.keep(_with_value(binding, state.plain(field)))
     expr = field.forms[field.native]

@@ -1,4 +1,4 @@
-"""What a value of the original program has become: the forms in which the new program holds it."""
+"""The forms in which the new program holds a value of the original program."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Tensor:
 
 @dataclass(slots=True)
 class Pack:
-    """A tuple by its fields, or, with no field, a value that no layout concerns."""
+    """A tuple by its fields or, without fields, a value that has no layout."""
 
     fields: list[Value]
     whole: Expr | None = None
@@ -91,7 +91,7 @@ Value = Tensor | Pack
 
 
 def fresh(expr: Expr, type_: ir.Type | None = None, name: str = "t") -> Value:
-    """The value of an expression that is as the original program has it."""
+    """The value of an expression that is the same as in the original program."""
     type_ = type_ or expr.ty
     if isinstance(type_, relax.TensorType) and type_.ndim >= 0:
         return Tensor(type_, {plain(type_.ndim): expr}, name=name)

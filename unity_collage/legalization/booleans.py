@@ -1,8 +1,8 @@
 """Comparisons and arithmetic of booleans, for which TVM's code generator has no instructions on CPUs.
 
 As in numpy and PyTorch: ``add`` and ``maximum`` are "or", ``multiply`` and ``minimum`` are "and", and false is less
-than true. What is logical is computed on bytes too: TVM simplifies ``not (a < b)`` to ``a >= b`` and ``a < b or
-a >= b`` to true, which NaN is neither of.
+than true. Logical operators are computed on bytes too: TVM simplifies ``not (a < b)`` to ``a >= b`` and ``a < b or a
+>= b`` to true, and both are wrong for NaN.
 """
 
 from __future__ import annotations

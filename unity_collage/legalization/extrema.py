@@ -15,7 +15,7 @@ from .stock import Legalization, legalized_by_tvm
 
 
 def _infinite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """TVM's kernel with infinities for the ends of the finite range, which it contains for nothing else."""
+    """TVM's kernel with infinities in place of the ends of the finite range, which have no other use in it."""
     made = legalized_by_tvm(builder, call)
     gvar = made.args[0] if isinstance(made, relax.Call) else None
     if not isinstance(gvar, ir.GlobalVar):

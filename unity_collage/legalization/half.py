@@ -1,6 +1,6 @@
-"""Sums in float16, which TVM's own legalizations add up in float16: here they are added up in float32, rounded once.
+"""Sums in float16: they are added up in float32 and rounded once. TVM's own legalizations add up in float16.
 
-Products, softmax, means and averages lose digits, or exceed the range of float16, where they are added up in it.
+Products, softmax, means and averages lose digits, or exceed the range of float16, if they are added up in float16.
 Exponentials of activations are computed in float32 too. Layer, group, instance and RMS norms do so in TVM already.
 """
 

@@ -1,9 +1,9 @@
 """Reads and writes at indexes, which count from the end if they are negative.
 
-TVM's kernels of these operators read or write memory before the tensor. An index is valid from -n to n - 1; the kernels
-do not check that. ``take`` in the modes "clip", "wrap" and "nan", ``scatter_elements`` and ``index_put`` define
-negative indexes in TVM already. TVM's ``index_put`` loses summands for repeated indexes, because threads add to one
-element at the same time.
+For negative indexes TVM's kernels of these operators read or write memory before the tensor. An index is valid from
+-n to n - 1; the kernels do not check that. ``take`` in the modes "clip", "wrap" and "nan", ``scatter_elements`` and
+``index_put`` define negative indexes in TVM already. TVM's ``index_put`` loses summands for repeated indexes, because
+threads add to one element at the same time.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _scattered(
     updates: te.Tensor,
     reduction: str,
 ) -> te.Tensor:
-    """TVM's ``scatter_nd`` to the places whose first ``count`` coordinates are ``coordinate(axis, *row)``."""
+    """TVM's ``scatter_nd`` to the places with ``coordinate(axis, *row)`` as their first ``count`` coordinates."""
 
     def valid(k: ir.Expr, *row: ir.Expr) -> ir.Expr:
         found = _from_the_end(coordinate(0, *row), data.shape[0])

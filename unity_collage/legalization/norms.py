@@ -8,7 +8,7 @@ from .stock import Legalization, legalized_by_tvm
 
 
 def _rms_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """As TVM's, which reads the mean square of each row, and has none to index where all axes are in one row."""
+    """Like TVM's legalization, which fails if all axes are in one row: it indexes the mean square of each row."""
     kind, axes = call.args[0].ty, [int(axis) for axis in call.attrs.axes]
     assert isinstance(kind, relax.TensorType)
     rank = kind.ndim

@@ -10,6 +10,6 @@ Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 
 def legalized_by_tvm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """What TVM makes of a call of an operator."""
+    """TVM's legalization of a call of an operator."""
     assert isinstance(call.op, ir.Op)
     return call.op.get_attr("FLegalize")(builder, call)

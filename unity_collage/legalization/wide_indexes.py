@@ -51,7 +51,7 @@ _KNOWN = (
 
 @lru_cache(maxsize=1024)
 def with_wide_indexes(prim: tirx.PrimFunc) -> tirx.PrimFunc:
-    """``prim`` with int64 loops, sizes and indexes; itself where it has them, or where they cannot be changed."""
+    """``prim`` with int64 loops, sizes and indexes; ``prim`` itself if it has them, or if they cannot be changed."""
     buffers = _buffers(prim)
     if all(_is_wide(size) for buffer in buffers for size in buffer.shape):
         return prim
@@ -98,7 +98,7 @@ def is_plain(buffer: tirx.Buffer) -> bool:
 
 
 def is_row_major(buffer: tirx.Buffer) -> bool:
-    """Whether a buffer is memory in row-major order, also where it says so by a layout."""
+    """Whether a buffer is memory in row-major order, even if a layout expresses that."""
     with_layout = tirx.decl_buffer(buffer.shape, str(buffer.dtype), buffer.name)
     return is_plain(buffer) or tvm_ffi.structural_equal(buffer.ty, with_layout.ty, map_free_vars=True)
 
@@ -135,7 +135,7 @@ def _index(expr: Any) -> Any:
 
 
 class _Rewriter:
-    """Rewrites nodes whose operands are rewritten already; ``fresh`` has the new variables and buffers."""
+    """Rewrites nodes after their operands; ``fresh`` has the new variables and buffers."""
 
     def __init__(self, fresh: dict[Any, Any]) -> None:
         self._fresh = fresh

@@ -1,7 +1,7 @@
-"""One layout for kernels that read the same constants, where that costs nothing that a measurement would show.
+"""One layout for kernels that read the same constants, if the loss is too small to be measured.
 
-A kernel of 16 rows reads its weights best in panels of 24 columns, one of any number of rows in panels of 16. The
-program of a model with variants for several sizes would have each weight twice.
+A kernel of 16 rows reads its weights best in panels of 24 columns, and a kernel of any number of rows in panels of
+16. So the program of a model with variants for several sizes would have each weight twice.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from ..schedule.cpu import CpuTraits
 from ..schedule.panels import Panels
 
 MOST_LOST = 0.02
-"""The most that a kernel may lose by panels which are not its own: a part of its time by the model of
-:mod:`..schedule.tiling`. Two measurements of one kernel differ by as much."""
+"""The most that a kernel may lose with panels other than its own, as a part of its time by the model of
+:mod:`..schedule.tiling`. Two measurements of one kernel differ as much.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """A parameter of a kernel: the panels that it is best read in, and the constants that calls pass for it."""
+    """A parameter of a kernel: its best panels, and the constants that calls pass for it."""
 
     kernel: tirx.PrimFunc
     param: int
@@ -32,7 +33,7 @@ class Reader:
     cpu: CpuTraits
 
     def lost_by(self, panels: Panels) -> float | None:
-        """The part of the kernel's time that it loses by ``panels``, at least 0; None where it cannot read them so."""
+        """The part of its time that the kernel loses with ``panels``, at least 0; None if it cannot read them."""
         if panels == self.panels:
             return 0.0
         own, other = self._merit(self.panels), self._merit(panels)
@@ -51,9 +52,9 @@ def agreed(readers: Sequence[Reader]) -> dict[Reader, Panels]:
 
 
 def _covered(group: Sequence[Reader]) -> dict[Reader, Panels]:
-    """The panels that most readers can share, then those of the others, until each reader has some.
+    """The panels that most readers can share, then panels for the others, until each reader has some.
 
-    Of several it is those by which the one that loses most loses least.
+    Of several possible panels, those with the smallest largest loss are taken.
     """
     lost_by = cache(Reader.lost_by)
     chosen: dict[Reader, Panels] = {}

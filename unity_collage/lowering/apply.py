@@ -88,7 +88,7 @@ def applied(
 ) -> tuple[relax.Function, list[Group], Functions]:
     """The function of ``graph`` that calls the chosen kernels, the group of each, and their functions.
 
-    A view becomes another name for the value that it reads.
+    A view becomes another name for its operand.
     """
     groups, outlined = _outlined(graph, chosen, names)
     backends = dict.fromkeys(candidate.backend for candidate in chosen if candidate.backend != VIEW)

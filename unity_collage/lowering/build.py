@@ -58,7 +58,7 @@ def lower(mod: IRModule, target: Target) -> IRModule:
 def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:
     """:func:`lower` for a GPU: kernels that are not scheduled yet are bound to its threads.
 
-    Raises CollageError for a kernel that cannot be.
+    Raises CollageError for a kernel that cannot be bound.
     """
     fuse = [
         *cuda_pipeline.library_dispatch_passes(target),
@@ -111,9 +111,9 @@ def finish(
     """The second half of TVM's pipeline: memory is planned, noted by ``record``, and the VM's calls are written.
 
     TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
-    in the other one, and crashes. So memory is not planned for such programs. Branches that only call other functions,
-    those of sizes for instance, allocate nothing, and memory is planned as always. On a GPU the kernels of a program
-    whose memory is planned are captured in a CUDA graph.
+    in the other one, and crashes. So memory is not planned for such programs. Branches that only call other
+    functions, those of sizes for instance, allocate nothing, and memory is planned as usual. On a GPU the kernels of
+    a program with planned memory are captured in a CUDA graph.
     """
     pipeline = cuda_pipeline if is_cuda(target) else cpu_pipeline
     left_out = set[str]()

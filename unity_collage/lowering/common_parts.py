@@ -1,9 +1,10 @@
-"""What the modules of a program have in common, so that its file has each weight once.
+"""Shares constants between the modules of a program, so that its file has each weight once.
 
-Libraries have the weights of their kernels in a blob each, and TVM's virtual machine has those of all other kernels. If
-kernels of several backends read one weight, as variants of a model do, each has it. Here blobs become one, in which
-modules find their constants by other offsets. A constant of the virtual machine that is in it is a note of where it is:
-it is copied from there when the program is loaded, also if it is the weight in panels (:mod:`..schedule.panels`).
+Each library has a blob with the weights of its kernels, and TVM's virtual machine has those of all other kernels. If
+kernels of several backends read one weight, as in variants of a model, each of them has it. Here the blobs are
+merged, and modules get new offsets for their constants. If a constant of the virtual machine is in the blob, a note
+of its place replaces it: it is copied from there when the program is loaded, even if it is stored in panels
+(:mod:`..schedule.panels`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ VIRTUAL_MACHINE = "relax.VMExecutable"
 _ALIGNED = 64
 _LENGTH = Struct("<Q")
 _TENSOR, _EXTENT = Struct("<QQiiiBBH"), Struct("<q")
-"""How TVM writes a tensor: a number that all begin with, a reserved one, kind and number of the device, rank, and the
-type's code, bits and lanes. Extents follow, the number of bytes, and the bytes."""
+"""How TVM writes a tensor: a magic number, a reserved one, kind and number of the device, rank, and the type's code,
+bits and lanes. The extents, the number of bytes, and the bytes follow.
+"""
 _MAGIC = re.compile(re.escape(_LENGTH.pack(0xDD5E40F096B4A13F)))
 _LEAST_BYTES, _PREFIX = 4096, 16
-"""Smaller tensors stay where they are. Equal ones are looked for among those with an equal beginning."""
+"""Smaller tensors stay where they are. Equal tensors are searched among those with the same first bytes."""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class CommonBlob:
     parts: list[Blob] = field(default_factory=list)
     nbytes: int = 0
     _known: dict[tuple[int, bytes], list[tuple[int, Blob]]] = field(default_factory=dict)
-    """Offsets and contents by length and beginning."""
+    """Offsets and contents by length and first bytes."""
 
     def add(self, content: Blob) -> int:
         """The offset of ``content``, which is added if it is new."""
@@ -87,7 +89,7 @@ def programs_in(kind: str, saved: Blob) -> Any:
 
 
 def without_blob(text: Any, saved: Blob, common: CommonBlob) -> Blob:
-    """The saved module whose programs find their constants in ``common``."""
+    """The saved module with programs that find their constants in ``common``."""
     (length,) = _LENGTH.unpack(saved[: _LENGTH.size].tobytes())
     blob = saved[_LENGTH.size + length :]
     for constant in (each for program in text["programs"] for each in program["constants"]):
@@ -99,9 +101,9 @@ def without_blob(text: Any, saved: Blob, common: CommonBlob) -> Blob:
 
 
 def cut(saved: Blob, common: CommonBlob, offset: int) -> tuple[list[Blob], list[dict[str, Any]]]:
-    """The bytes of a saved executable of the virtual machine that ``common`` does not have, and pieces of all bytes.
+    """The bytes of a saved executable that ``common`` does not have, and all its bytes in pieces.
 
-    The former are at ``offset``, one behind the other.
+    The former begin at ``offset``, without gaps.
     """
     own: list[Blob] = []
     pieces: list[dict[str, Any]] = []
@@ -124,7 +126,7 @@ def cut(saved: Blob, common: CommonBlob, offset: int) -> tuple[list[Blob], list[
 def _tensors(saved: Blob) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Where the bytes of large tensors begin, how many there are, and the shape.
 
-    Other bytes may look like the beginning of a tensor: what follows from that is still a true copy of them.
+    Other bytes may look like the beginning of a tensor; the result is still an exact copy.
     """
     for match in _MAGIC.finditer(saved.data):
         at = match.start() + _TENSOR.size

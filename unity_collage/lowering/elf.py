@@ -1,4 +1,4 @@
-"""Writes data as an object file for a linker, without a copy: behind the headers that System V's ABI describes.
+"""Writes data as an object file for a linker, without a copy, after the headers that System V's ABI describes.
 
 Chapter 4: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.intro.html.
 """
@@ -23,7 +23,10 @@ _ENTRY = Struct("<IBBHQQ")
 
 _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
 _ALLOC, _LARGE = 0x2, 0x10000000
-"""Flags of sections. A large one of x86-64 stands behind all others, so that code still reaches its data in 32 bits."""
+"""Flags of sections.
+
+A large section of x86-64 comes after all others, so that code still reaches its data in 32 bits.
+"""
 _GLOBAL_OBJECT = 0x11
 _PAGE = 4096
 

@@ -1,4 +1,4 @@
-"""Compiles functions of TVM one by one to object code, each under a symbol that says what it computes."""
+"""Compiles functions of TVM one by one to object code, each under a symbol that is a digest of what it computes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LINKED_PREFIX = "__tvm_ffi_"
 """What TVM puts before the symbol of a function that takes packed arguments."""
 _GLOBAL_SYMBOL = "global_symbol"
 _CALL, _VARIABLE = "tirx.tvm_call_cpacked", "ir.GlobalVar"
-"""What calls other functions of a module: the operator, or the name of one as the callee."""
+"""Calls of other functions of a module: the operator, or the name of an operator as the callee."""
 _FIRST = "0_declared_"
-"""TVM compiles functions in the order of their symbols: what begins like this comes first."""
+"""TVM compiles functions in the order of their symbols: a symbol with this prefix comes first."""
 _NAMES = {"ir.Var": "name", "s_tir.SBlock": "name_hint"}
 """The names in the text of a function that change no code, by the type of their nodes."""
 
@@ -49,8 +49,8 @@ class FunctionObject:
 def function_object(func: tirx.PrimFunc, target: Target) -> FunctionObject | None:
     """The object code of ``func``, from the store in use, else compiled now and stored.
 
-    Equal functions have equal symbols, whatever their names. None where ``func`` calls others of its module, which it
-    would not find alone.
+    Equal functions have equal symbols, whatever their names. None if ``func`` calls others of its module, since it
+    would not find them alone.
     """
     bare = func.without_attr(_GLOBAL_SYMBOL) if _GLOBAL_SYMBOL in (func.attrs or {}) else func
     text = tvm.ir.save_json(bare)
@@ -85,8 +85,8 @@ def unoptimised(target: Target) -> Target:
 def _declaring(symbols: Sequence[str], name: str) -> tirx.PrimFunc:
     """A function that is never called, which calls each of ``symbols`` as the linker names it.
 
-    A name that its module lacks TVM declares without its prefix, and anew at each call. After this function, which
-    comes first in the module, it finds the declarations here.
+    TVM declares a name that its module lacks without its prefix, and again for each call. This function comes first
+    in the module, so TVM finds the declarations here.
     """
     calls = [tirx.Evaluate(tirx.call_cpacked(f"{_LINKED_PREFIX}{symbol}")) for symbol in symbols]
     body = tirx.SeqStmt(calls) if len(calls) > 1 else calls[0] if calls else tirx.Evaluate(0)
@@ -133,9 +133,9 @@ def _library(functions: Functions, target: Target) -> Any:
 
 
 def _digest(functions: Sequence[Any], target: Target) -> str:
-    """A digest of all that the code of ``functions`` follows from.
+    """A digest of everything that the code of ``functions`` depends on.
 
-    TVM's structural hash has 64 bits, and leaves out names. The text of a function without names says the rest.
+    TVM's structural hash has only 64 bits, and leaves out names. So the text of the functions without names is added.
     """
     parts = [_VERSION, str(target), _compiler(), _settings(), *functions]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]

@@ -68,7 +68,7 @@ def _legalized(mod: IRModule) -> IRModule:
     legal = _each_function(tvm.transform.Sequential(passes)(lowered), with_flat_casts)
     legal = with_named_extents(
         with_own_sizes(legal)
-    )  # of casts that read variables only: TVM's passes nest calls in them
+    )  # of casts that read only variables: TVM's passes nest calls in them
     return _attributed(with_sizes_first(legal), limits, final)
 
 
@@ -85,7 +85,7 @@ def _is_kernel(func: relax.Function) -> bool:
 
 
 def _attributed(mod: IRModule, limits: Mapping[str, int | None], final: Collection[str]) -> IRModule:
-    """``mod`` whose kernels have the attributes of their functions that FuseTIR drops.
+    """``mod`` with the attributes on its kernels that FuseTIR drops.
 
     These are ``collage.threads``, and ``tirx.is_scheduled`` for those in ``final``.
     """

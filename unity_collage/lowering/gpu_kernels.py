@@ -17,7 +17,7 @@ from ..tvm_private import give_type
 
 
 def bound_kernels(mod: IRModule, target: Target) -> IRModule:
-    """``mod`` whose kernels are bound to threads of ``target``, and can be compiled as CUDA sources."""
+    """``mod`` with kernels that are bound to threads of ``target``, and can be compiled as CUDA sources."""
     functions = {
         gvar: readable(func) if isinstance(func, tirx.PrimFunc) else func
         for gvar, func in with_c_names(mod).functions_items()
@@ -26,7 +26,7 @@ def bound_kernels(mod: IRModule, target: Target) -> IRModule:
 
 
 def refuse_unbuilt(mod: IRModule, target: Target) -> None:
-    """Raises CollageError for the first kernel that no schedule was found for with which it can be built."""
+    """Raises CollageError for the first kernel without a schedule with which it can be built."""
     for gvar, func in mod.functions_items():
         if not isinstance(func, tirx.PrimFunc) or UNSCHEDULED not in (func.attrs or {}):
             continue
@@ -35,7 +35,7 @@ def refuse_unbuilt(mod: IRModule, target: Target) -> None:
 
 
 def with_c_names(mod: IRModule) -> IRModule:
-    """``mod`` whose kernels have names of C: TVM puts ``<lambda>`` in those of some."""
+    """``mod`` with valid names of C for its kernels: TVM puts ``<lambda>`` into some."""
     taken = {gvar.name_hint for gvar in mod.functions}
     fresh: dict[ir.GlobalVar, ir.GlobalVar] = {}
     for gvar, func in mod.functions_items():
@@ -52,7 +52,7 @@ def with_c_names(mod: IRModule) -> IRModule:
 
 
 def _new_name(name: str, taken: set[str]) -> str:
-    """A name of C for ``name``, which is taken from now on."""
+    """A valid name of C for ``name``; it counts as used from now on."""
     plain = re.sub(r"\W+", "_", name)
     while plain in taken:
         plain += "_"

@@ -1,10 +1,10 @@
-"""What a program imports, its constants and library programs, as an object file.
+"""Writes the imports of a program, its constants and library programs, as an object file.
 
-TVM makes a constant of LLVM's of these bytes and compiles it, which copies all weights several times. Here they are
-written as they are.
+TVM makes these bytes a constant of LLVM and compiles it, which copies all weights several times. Here they are
+written without a copy.
 
-TVM's loader copies the bytes of each module twice before the module copies its constants out of them. So large modules
-are put apart, and the loader meets a note in their place, which ``base/library_section.cc`` reads.
+TVM's loader copies the bytes of each module twice before the module copies its constants out of them. So large
+modules are stored separately, and the loader finds a note in their place, which ``base/library_section.cc`` reads.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .common_parts import VIRTUAL_MACHINE, CommonBlob, cut, programs_in, without
 from .elf import X86_64, Blob, Part, machine_of, write
 
 _SYMBOL = b"__tvm_ffi__library_bin"
-"""Where TVM looks for the imports of a library: their length in bytes, and they themselves."""
+"""The symbol where TVM looks for the imports of a library: their length in bytes, then the imports."""
 _APART = b"__collage__modules_"
-"""How the symbol of what is apart begins. A digest follows, since other libraries of a process have their own."""
+"""Prefix of the symbol of separate parts. A digest follows, since other libraries of a process have their own."""
 _NOTE = b"collage.parts"
 """The kind of a module that says where the parts of another one are."""
 _LARGE_BYTES = 1 << 16
-"""Modules from this size on are put apart."""
+"""Modules of at least this size are stored separately."""
 _ALIGNED = 64
 _LENGTH = Struct("<Q")
 
 
 def packed_imports(module: Module, _is_system_library: bool, prefix: str, folder: str) -> str:
-    """The path of the object file, in ``folder``, with the imports of ``module``: ``export_library`` asks for it.
+    """The path of the object file, in ``folder``, with the imports of ``module``; called by ``export_library``.
 
     It is for the processor of the object files that are in the folder.
     """
@@ -44,7 +44,7 @@ def packed_imports(module: Module, _is_system_library: bool, prefix: str, folder
 
 
 def imports_apart(module: Module, _is_system_library: bool, prefix: str, folder: str) -> str:
-    """The same with large modules apart, which are found in what the dynamic loader loads."""
+    """The same with large modules stored separately, in sections that the dynamic loader maps."""
     return _packed(module, prefix, folder, apart=True)
 
 
@@ -87,9 +87,9 @@ def _with_notes(symbol: bytes, blob: Blob) -> list[Part]:
 
 
 def _apart(modules: Sequence[tuple[str, Blob]], symbol: str) -> tuple[list[Blob], list[dict[str, Any]]]:
-    """What is under ``symbol``, and a note for each of the saved ``modules``, which have a kind each.
+    """The content of ``symbol``, and a note for each of the saved ``modules`` (kind and bytes).
 
-    First comes what they have in common.
+    Their common parts come first.
     """
     common = CommonBlob()
     texts = [programs_in(kind, saved) for kind, saved in modules]

@@ -1,9 +1,9 @@
-"""Functions of kernels whose sizes are those of their own parameters.
+"""Functions of kernels with sizes that follow from their own parameters.
 
     x: ((h - 1) // 2 + 1, 16), of a function with h   ->   x: (size, 16)
 
-A function that stands alone knows h no more than its caller's other names. So each extent of a parameter that is no
-number gets a name of its own, and all types follow from these anew.
+A function on its own does not know ``h``, a name of its caller. So each extent of a parameter that is not a number
+gets a name of its own, and all types are inferred again from these.
 """
 
 from __future__ import annotations

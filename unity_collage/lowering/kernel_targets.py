@@ -20,7 +20,7 @@ _CALLS = frozenset({CALL_TIR, *IN_PLACE})
 
 
 def with_kernel_targets(mod: IRModule, current: Target) -> IRModule:
-    """``mod`` whose kernels have the target of the virtual device of their results, if that is not ``current``.
+    """``mod`` with the target of the virtual device of their results on its kernels, if that is not ``current``.
 
     A kernel that is called for several targets becomes one kernel for each.
     """
@@ -45,7 +45,7 @@ def with_kernel_targets(mod: IRModule, current: Target) -> IRModule:
 
 
 def without_target(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """``func`` as the compiler takes it, which is told the target beside it."""
+    """``func`` without its target, as the compiler expects it: the compiler gets the target separately."""
     return func.without_attr(TARGET) if TARGET in (func.attrs or {}) else func
 
 
@@ -79,7 +79,7 @@ def _target_of_call(mod: IRModule, kernel: ir.GlobalVar, call: relax.Call, curre
 def _calling(
     func: ir.BaseFunc, mod: IRModule, made: Mapping[tuple[ir.GlobalVar, str], ir.GlobalVar], current: Target
 ) -> ir.BaseFunc:
-    """``func`` whose calls name the kernels for their targets."""
+    """``func`` with calls of the kernels for their targets."""
     if not isinstance(func, relax.Function):
         return func
 

@@ -22,7 +22,7 @@ _C_SOURCE = "c"
 def with_scripts(explanation: Explanation, functions: Mapping[str, ir.BaseFunc]) -> Explanation:
     """The kernels with TVMScript of the ``functions`` that they were outlined as, by name.
 
-    Equal kernels share the text of the first of them, whose values have their names.
+    Equal kernels share the text of the first of them, with its names of values.
     """
     texts, first = _Texts(explanation.texts), dict[int, int]()
     kernels: list[ExplainedKernel] = []
@@ -37,7 +37,7 @@ def with_scripts(explanation: Explanation, functions: Mapping[str, ir.BaseFunc])
 def with_sources(explanation: Explanation, plan: Plan, final: IRModule) -> Explanation:
     """The kernels with what the ``final`` module of the ``plan`` runs for them: TVM's loops, or C source.
 
-    Libraries have neither, and the kernels of another plan than this one are not in the program.
+    Kernels of libraries have neither; kernels of another plan are not in the program.
     """
     functions = {gvar.name_hint: func for gvar, func in final.functions_items()}
     modules: Iterable[Any] = (final.attrs or {}).get(EXTERNAL_MODS, ())

@@ -54,7 +54,7 @@ def copy(file: BinaryIO, path: str | Path) -> None:
 
 
 def opened(path: str | Path) -> BinaryIO:
-    """The file of a saved program; raises CollageError where it is not one, or not whole."""
+    """The file of a saved program; raises CollageError if it is not one, or is incomplete."""
     try:
         file = Path(path).open("rb")  # noqa: SIM115  # the caller closes it
         if reason := why_not_sealed(file):
@@ -71,9 +71,9 @@ def name_of(file: BinaryIO) -> Path:
 
 
 def reopened(file: BinaryIO) -> BinaryIO:
-    """The file of a saved program at its begin, with a place of its own, even if its name is gone by now.
+    """The file of a saved program at its beginning, with a position of its own, even if its name is gone by now.
 
-    Raises CollageError where it has changed since.
+    Raises CollageError if it has changed since.
     """
     again = name_of(file).open("rb")  # the caller closes it
     if reason := why_not_sealed(again):
@@ -84,7 +84,7 @@ def reopened(file: BinaryIO) -> BinaryIO:
 
 
 def read(path: str | Path) -> Any:
-    """The module in a file, even if this process has read another one from ``path`` before.
+    """The module in a file, even if this process has read another module from ``path`` before.
 
     The dynamic loader knows files by name, so the file gets a new name while it is loaded. TVM's own ``load_module``
     would resolve that name. ``path`` may be that of an open file: then it is the file that was opened.

@@ -12,7 +12,7 @@ E = TypeVar("E", bound=Executable)
 
 
 def link_external(executable: E) -> E:
-    """``executable``, whose generated code now imports the modules of libraries.
+    """``executable`` with the modules of libraries imported by its generated code.
 
     With ``exec_mode="compiled"`` the virtual machine's functions look up kernels among the imports of the generated
     code, and ``relax.build`` links ``external_mods`` next to it. Call this before the executable runs or is exported.
@@ -21,7 +21,7 @@ def link_external(executable: E) -> E:
     """
     modules = list(executable.mod.imports)
     generated = next((module for module in modules if str(module.kind) == "llvm"), None)
-    if generated is None:  # bytecode whose kernels are all of libraries
+    if generated is None:  # bytecode with kernels of libraries only
         return executable
     others = [module for module in modules if not module.same_as(generated)]
     if (code := next((module for module in others if module.is_compilation_exportable()), None)) is not None:

@@ -36,10 +36,10 @@ def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
 
 
 class LinkedExecutable(relax.VMExecutable):
-    """An executable whose functions are object code."""
+    """An executable with functions that are object code."""
 
     def __init__(self, mod: Any, objects: Sequence[bytes]):
-        """``mod``: the executable. It imports a module of nothing, which imports the modules of libraries."""
+        """``mod``: the executable. It imports an empty module, which imports the modules of libraries."""
         super().__init__(mod)
         self._objects = tuple(objects)
         (self._nothing,) = mod.imports

@@ -1,7 +1,7 @@
 """The memory of a program, read from the module in which TVM has planned it.
 
 The values of a module behind KillAfterLastUse are in storages. A storage is allocated once, and is free as soon as
-every variable is killed that refers to it or to a tensor in it. So the bytes at each kernel follow from the order of
+all variables that refer to it or to a tensor in it are killed. So the bytes at each kernel follow from the order of
 the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one. A
 function that calls itself is listed once: what it holds further down counts as one value of unknown size.
 """
@@ -28,7 +28,7 @@ _ATTRIBUTE = "collage_memory"
 _KILLS = frozenset({"relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object"})
 _VIEWS = frozenset({"relax.memory.alloc_tensor", "relax.memory.view", "relax.memory.ensure_zero_copy", "relax.reshape",
                     "vm.builtin.reshape", "vm.builtin.ensure_zero_copy"})  # fmt: skip
-"""What refers to the memory of its first operand."""
+"""Calls with a result that refers to the memory of the first operand."""
 _STORAGE = "relax.memory.alloc_storage"
 _COPY = "relax.to_vdevice"
 
@@ -42,7 +42,7 @@ def held_by(executable: Any) -> Mapping[str, PlanMemory]:
 
 
 def with_memory(executable: Any, memory: Mapping[str, PlanMemory]) -> Any:
-    """The executable, of which :func:`held_by` tells ``memory`` from now on."""
+    """The executable; from now on :func:`held_by` returns ``memory`` for it."""
     setattr(executable, _ATTRIBUTE, dict(memory))
     return executable
 
@@ -221,7 +221,7 @@ class _Run:
                 self._give_back(number)
             behind |= self._most
         self._most = behind
-        # Both branches kill the same variables of outside; what a branch has made ends with it, but for its result.
+        # Both branches kill the same outer variables; values made in a branch end with it, except its result.
         gone = (self._storages[n] for n in range(first) if references[n] and not self._references[n])
         self._live = live
         for storage in gone:
@@ -280,7 +280,7 @@ class _Run:
         callee = call.op if isinstance(call.op, ir.GlobalVar) else None
         if callee is not None and isinstance(self._known.mod.functions.get(callee), relax.Function):
             run = self._known.run_of(callee)
-            if run is None:  # how often it calls itself is known only when it runs
+            if run is None:  # the depth of recursion is known only when it runs
                 self._unknown += 1
             else:
                 self._include(run, name)
@@ -315,7 +315,7 @@ class _Run:
         self._most = Counter()
 
     def _place_of(self, call: relax.Call) -> Place:
-        """Where the last operand is that has a storage: kernels write to their last operands."""
+        """The position of the last operand with a storage: kernels write to their last operands."""
         for operand in reversed(list(call.args)):
             for number in sorted(self._of(operand)):
                 return self._storages[number].place

@@ -23,7 +23,7 @@ HEADERS = (
     Vendor("nvidia-cuda-cccl", "include/cccl/nv/target"),
     Vendor("nvidia-cuda-crt", "include/crt/mma.h"),
 )
-"""A header of each wheel whose headers the sources include."""
+"""One header of each wheel with headers that the sources include."""
 
 _CALLBACK = "tvm_callback_cuda_compile"
 """The function that TVM calls with the source of a module, for its binary."""
@@ -33,8 +33,8 @@ _OPTIONS = (
     "-default-device",
     "--device-int128",
     "--disable-warnings",
-    "--define-macro=INFINITY=__int_as_float(0x7f800000)",  # of <math.h>, which NVRTC has not
-    "--define-macro=inff=INFINITY",  # so TVM writes infinity in bfloat16
+    "--define-macro=INFINITY=__int_as_float(0x7f800000)",  # from <math.h>, which NVRTC lacks
+    "--define-macro=inff=INFINITY",  # how TVM writes infinity in bfloat16
 )
 
 NAN_KEPT = """
@@ -65,8 +65,9 @@ static __forceinline__ __device__ half collage_min(half a, half b) { return __hm
 #define max(a, b) collage_max(a, b)
 #define min(a, b) collage_min(a, b)
 """
-"""What stands before the kernels of a source: the larger and the smaller of two numbers is NaN if one of them is, as
-for numpy and ONNX. CUDA's own functions return the number, so ReLU and max pooling would lose NaN."""
+"""Source before the kernels: the maximum and the minimum of two numbers are NaN if one of them is, as in numpy and
+ONNX. CUDA's own functions return the other number, so ReLU and max pooling would lose NaN.
+"""
 
 _KERNEL = 'extern "C" __global__'
 
@@ -92,7 +93,7 @@ template <bool, class A, class B> struct conditional;
 } }
 """,
 }
-"""What kernels need of two headers of CCCL, by name. Those themselves take 0.6 seconds to read, a kernel 0.02."""
+"""The parts of two headers of CCCL that kernels need, by name. The headers take 0.6 seconds to read, a kernel 0.02."""
 
 
 def why_unavailable() -> str | None:
@@ -161,7 +162,7 @@ def _cubin(source: bytes, arch: str, headers: dict[bytes, bytes]) -> bytes:
 
 
 def _output(program: ctypes.c_void_p, size: Callable[..., int], read: Callable[..., int]) -> bytes:
-    """What NVRTC keeps for a program: its log or its binary."""
+    """The log or the binary that NVRTC keeps for a program."""
     count = ctypes.c_size_t()
     _check(size(program, ctypes.byref(count)), "the size of NVRTC's output")
     text = ctypes.create_string_buffer(count.value)

@@ -1,8 +1,8 @@
 """Programs as files without a linker: the object files that LLVM writes, in a tar archive, linked when they are loaded.
 
-LLVM's JIT linker (the package ``apache-tvm-ffi-orcjit``) does what the C++ compiler's linker and the dynamic loader do
-for a shared library, and takes less time than a linker takes to start. So what is written and read by the same compile
-is such a file as well.
+LLVM's JIT linker (the package ``apache-tvm-ffi-orcjit``) does what the C++ compiler's linker and the dynamic loader
+do for a shared library, in less time than a linker takes to start. So files that a compile writes and reads itself
+are of this kind, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def is_linked(path: Path) -> bool:
 
 def read(path: Path) -> Any:
     """The module in a file of object files; raises what the linker raises."""
-    import tarfile  # only such a file needs it, and 16 MB of a linker
+    import tarfile  # only such a file needs this linker of 16 MB
 
     import tvm_ffi_orcjit
 
-    with tarfile.open(path, "r:") as archive:  # what stands behind its end, such as a seal, is not read
+    with tarfile.open(path, "r:") as archive:  # anything after its end, such as a seal, is not read
         files = [archive.extractfile(member) for member in archive]
         objects = [file.read() for file in files if file is not None]
     return tvm_ffi_orcjit.default_session().load_module(objects)

@@ -1,7 +1,8 @@
 """The object code of functions by what they compute, so that LLVM compiles each of them once.
 
-A file is a digest of the object code and the code itself. It appears in one step, and one that is cut or changed counts
-as missing. The name of a file is a digest of all that its code follows from: so nothing in the store is ever stale.
+A file has a digest of the object code and the code itself. It appears in one step, and a truncated or changed file
+counts as missing. The name of a file is a digest of all that its code depends on, so nothing in the store is ever
+stale.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _CHECK_BYTES = _CHECK().digest_size
 class ObjectStore:
     """Object code by name, in memory and in a folder; None: in memory only.
 
-    A folder that cannot be read or written is no error: the code is compiled again. Several threads may use a store.
+    A folder that cannot be read or written is not an error: the code is compiled again. Several threads may use a
+    store.
     """
 
     def __init__(self, folder: Path | None = None, read_only: bool = False):
@@ -73,7 +75,7 @@ class ObjectStore:
         return self.folder / f"{name}{_SUFFIX}"
 
     def _prepare(self) -> None:
-        """Make the folder, and keep it small: once in each process."""
+        """Make the folder and limit its size, once in each process."""
         if self._is_prepared:
             return
         assert self.folder is not None

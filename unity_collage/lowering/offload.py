@@ -61,7 +61,7 @@ def codegen_of(func: relax.Function) -> Codegen | None:
 
 
 def constant_names(functions: Iterable[relax.Function]) -> dict[ir.GenericConst, str]:
-    """Names for the constants in functions of code generators that are not ours.
+    """Names for the constants in functions of third-party code generators.
 
     Their modules may leave out constants, and ask for them by name when they are loaded.
     """

@@ -1,14 +1,14 @@
 """Own sizes: how kernels name the symbolic sizes of their parameters.
 
-Unlike sizes that a Relax function learns from data: TVM prints the sizes of a kernel's parameters before all functions,
-and does not parse a ``match_cast`` that defines a size of one of these names.
+First, their names differ from sizes that a Relax function learns from data. TVM prints the sizes of a kernel's
+parameters before all functions, and does not parse a ``match_cast`` that defines a size with one of these names.
 
-And by one variable where a size is a quotient, as behind a convolution with a stride::
+Second, a size that is a quotient, as after a convolution with a stride, becomes one variable::
 
     y: ((h - 1) // 2 + 1, 16)   ->   y: (extent, 16)
 
-TVM writes out each division of numbers whose sign it does not know, in each index that has it as a stride. Behind two
-such convolutions LLVM took half a minute for a kernel.
+Otherwise TVM writes out each division of numbers with unknown sign, in each index that has the quotient as a stride.
+After two such convolutions LLVM took half a minute for a kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..schedule.stage import nodes
 
 
 def with_own_sizes(mod: IRModule) -> IRModule:
-    """``mod`` whose kernels have no size with the name of one that a ``match_cast`` defines."""
+    """``mod`` with no size of a kernel named like one that a ``match_cast`` defines."""
     taken = {name for func in mod.functions.values() for name in _learnt(func)}
     if not taken:
         return mod
@@ -35,7 +35,7 @@ def with_own_sizes(mod: IRModule) -> IRModule:
 
 
 def with_named_extents(mod: IRModule) -> IRModule:
-    """``mod`` whose kernels have a variable for each extent of a parameter that is a quotient."""
+    """``mod`` with a variable in kernels for each extent of a parameter that is a quotient."""
     functions = {
         gvar: _named(func) if isinstance(func, tirx.PrimFunc) else func
         for gvar, func in mod.functions_items()

@@ -72,7 +72,7 @@ def packed_kernels(mod: IRModule, target: Target) -> dict[ir.GlobalVar, PackedKe
 def _readers_or_logged(
     name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[relax.Expr]], cpu: CpuTraits
 ) -> list[Reader]:
-    """The parameters to pack; none where that does not pay off, or where our own code fails."""
+    """The parameters to pack; none if packing does not pay off, or if our own code fails."""
     always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
     try:
         panels = weights.choose(func, [func.params[i] for i in always], cpu) if always else {}
@@ -87,7 +87,7 @@ def _readers_or_logged(
 
 
 def _agreed_or_logged(readers: Sequence[Reader]) -> dict[Reader, Panels]:
-    """The panels of each reader; its own where our code fails that finds common ones."""
+    """The panels of each reader; the reader's own if our code for common ones fails."""
     try:
         return agreed(readers)
     except Exception as error:

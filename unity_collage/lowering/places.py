@@ -24,19 +24,19 @@ from ..target import devices_of
 from ..tvm_private import give_type
 
 _KERNELS = frozenset({CALL_TIR, *IN_PLACE, "relax.call_dps_packed"})
-"""Calls whose operands are all on the device of their result."""
+"""Calls with all operands on the device of their result."""
 
 _ALLOCATING = frozenset({"relax.builtin.alloc_tensor", "relax.memory.alloc_storage"})
 _ENTRIES = frozenset({"main", PLACED})
 """Functions that are called from outside."""
 
 _APART = "@"
-"""What follows the memory scope of a value, before the number of its device, while memory is planned."""
+"""The separator between the memory scope of a value and the number of its device, while memory is planned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Placed:
-    """A constant on a device that is not the machine's first one."""
+    """A constant on a device other than the VM's first one."""
 
     constant: ir.GenericConst
     device: relax.VDevice
@@ -47,10 +47,10 @@ Sites = dict[tuple[int, str], _Placed]
 
 
 def with_placed_constants(mod: IRModule) -> IRModule:
-    """``mod`` where constants that kernels of other devices than the first read are parameters behind the others.
+    """``mod`` with constants that kernels of other devices than the first read as trailing parameters.
 
     The function ``PLACED`` of the result returns their values for ``main``, in order, each on its device. A machine
-    calls it once. Without such constants there is no such function.
+    calls it once. Without such constants the function does not exist.
     """
     places = places_of(mod)
     if len(set(places)) < 2:
@@ -68,7 +68,7 @@ def with_placed_constants(mod: IRModule) -> IRModule:
 
 
 def without_devices_of_calls(mod: IRModule) -> IRModule:
-    """``mod``, whose kernels are called with their destinations, where functions that are called name no devices.
+    """``mod``, in destination-passing style, with no device names in the types of called functions.
 
     Types of destinations name none, and TVM refuses such an operand for a parameter on a virtual device.
     """
@@ -157,7 +157,7 @@ class _Constants:
         return called
 
     def _elsewhere(self, call: relax.Call) -> relax.VDevice | None:
-        """The device of a kernel that is not on the machine's first one."""
+        """The device of a kernel that is not on the VM's first one."""
         if op_name(call) not in _KERNELS:
             return None
         device = next(devices_of(call.ty), None)

@@ -1,4 +1,4 @@
-"""The seal of a saved program: facts about it, its length and a checksum, behind the program in its file.
+"""The seal of a saved program: facts about it, its length and a checksum, after the program in its file.
 
 ``runtime/src/base/seal.h`` describes it. It is written and verified there, for processes without Python as well.
 """
@@ -26,7 +26,7 @@ def why_not_sealed(file: BinaryIO) -> str | None:
 
 
 def facts_in(file: BinaryIO) -> Any:
-    """The facts in a file that :func:`why_not_sealed` has nothing against."""
+    """The facts in a file that :func:`why_not_sealed` accepts."""
     return json.loads(str(_ask("sealed_facts", file)))
 
 

@@ -1,7 +1,7 @@
-"""What TVM's fusion would take in, but must stay as it is: PrimFuncs with final loops, and what has to come first.
+"""Keeps bindings out of TVM's fusion: PrimFuncs with final loops, and operators that have to stay in their place.
 
-``FuseOps`` goes by ``op_pattern`` only. It would fuse a scheduled PrimFunc and lose its schedule, and it moves an
-operator to the place of its last reader, behind a call that changes an operand in place.
+``FuseOps`` looks at ``op_pattern`` only. It would fuse a scheduled PrimFunc and lose its schedule. And it moves an
+operator to its last reader, past calls that change an operand in place.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _rooted(prim: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def final_kernels(mod: IRModule) -> frozenset[str]:
-    """The names of the grouped functions whose loops are final, because those of a PrimFunc in them are."""
+    """The names of the grouped functions with final loops, because a PrimFunc in them has final loops."""
     return frozenset(
         gvar.name_hint
         for gvar, func in mod.functions_items()
@@ -96,7 +96,7 @@ def _called_in_place(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set[str]:
 def _alone(
     graph: DataflowGraph, names: NameSupply
 ) -> tuple[relax.Function, dict[relax.GlobalVar, relax.Function]]:
-    """The function of ``graph`` where operators whose operands change afterwards are functions of their own."""
+    """The function of ``graph`` with a function of its own for each operator with an operand that is changed later."""
     groups: list[Group] = []
     outlined: dict[relax.GlobalVar, relax.Function] = {}
     for node in graph.nodes:

@@ -1,8 +1,8 @@
-"""Constants of one element inside of kernels: TVM's fusion takes numbers in a kernel, but no tensors.
+"""Constants of one element inside of kernels: TVM's fusion accepts numbers in a kernel, but no tensors.
 
 Legalization writes the number of a constant without axes into the loops of an arithmetic operator. All others stay
-tensors, and ``FuseTIR`` refuses them in a function that becomes one kernel. ``full`` of the number is a loop like any
-other and ends as the number, too.
+tensors, and ``FuseTIR`` refuses them in a function that becomes one kernel. ``full`` of the number is an ordinary
+loop, and fusion reduces it to the number.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A graph repeats its launches with the same addresses. A caller's tensors are at other addresses each time, and so are
 results. TVM captures only kernels whose arguments the program itself keeps. A kernel that reads an input or writes a
-result is launched by itself, and divides what is around it into two graphs.
+result is launched by itself, and divides the kernels around it into two graphs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Flow:
         return cls(tuple(func.params[: _inputs(func)]), values, kernels, results)
 
     def late_inputs(self) -> list[relax.Var]:
-        """The tensor parameters that several kernels read, or one behind a kernel that reads none."""
+        """The tensor parameters that several kernels read, or that a kernel after one without parameters reads."""
         read = {var: self._inputs_of(self.values[var]) for var in self.kernels}
         count = Counter(var for roots in read.values() for var in roots)
         first = next((i for i, var in enumerate(self.kernels) if not read[var]), len(self.kernels))
@@ -93,7 +93,7 @@ class _Flow:
         return [var for var in self.params if _is_tensor(var) and (count[var] > 1 or var in late)]
 
     def early_results(self) -> list[relax.Var]:
-        """The tensors that are returned and that a kernel writes which is not among the last ones."""
+        """The returned tensors that are written by a kernel before the last ones."""
         writers = {var: self._root(var) for var in self.results}
         last = set[relax.Var]()
         for kernel in reversed(self.kernels):
@@ -107,7 +107,7 @@ class _Flow:
         return {root for var in operands(value) if (root := self._root(var)) in self.params}
 
     def _root(self, var: relax.Var) -> relax.Var:
-        """The variable whose memory ``var`` has: views, fields of tuples and other names are passed through."""
+        """The variable that owns the memory of ``var``, found through views, fields of tuples and other names."""
         value = self.values.get(var)
         while (source := _same_memory(value)) is not None:
             var, value = source, self.values.get(source)
@@ -115,7 +115,7 @@ class _Flow:
 
 
 def _inputs(func: relax.Function) -> int:
-    """How many parameters are inputs: TVM takes those behind them for weights, which stay where they are."""
+    """How many parameters are inputs: TVM treats the later ones as weights, which stay where they are."""
     return int((func.attrs or {}).get("num_input", len(func.params)))
 
 

@@ -1,4 +1,6 @@
-"""The bytes that kernels take besides their operands: constants and temporaries of libraries, and TVM's own buffers."""
+"""The bytes that kernels hold in addition to their operands: constants and temporaries of libraries, and TVM's
+buffers.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def _between_steps(program: Mapping[str, Any]) -> int:
 
 
 def temporaries_of(mod: IRModule, target: Target) -> dict[str, int]:
-    """For each PrimFunc that has buffers of its own, their bytes at most: TVM may put two into one place."""
+    """An upper bound of the bytes of each PrimFunc's own buffers: TVM may put two into one place."""
     own = {
         gvar: func
         for gvar, func in mod.functions_items()

@@ -1,4 +1,4 @@
-"""Refuses operators that TVM cannot make a kernel of, because the shape of an operand or of the result is not known."""
+"""Refuses operators without a kernel in TVM, because the shape of an operand or of the result is not known."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Call
 
 
 def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
-    """What ``export_library`` calls in place of the linker."""
+    """A stand-in for the linker that ``export_library`` calls."""
     if any(Path(name).suffix != ".o" for name in files):
         if cc.get_cc() is None:
             raise RuntimeError(

@@ -1,8 +1,8 @@
 """Caches: how much other memory to read before each timed run of a kernel.
 
-Between two runs of a kernel in a network, all other kernels read their weights. If together they read more than a cache
-holds, the kernel's weights have left that cache. A cost measured with hot weights is too low then. So the same amount
-of other memory is read before each timed run.
+Between two runs of a kernel in a network, all other kernels read their weights. If they read more than a cache holds,
+they evict the kernel's weights from it. Then a cost measured with warm weights is too low. So the same amount of
+other memory is read before each timed run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The caches that all threads have together."""
+    """The sizes of the caches, of all threads together."""
 
     l2_bytes: int
     """The second-level caches of all threads' cores together."""

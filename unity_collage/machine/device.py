@@ -18,13 +18,13 @@ _MULTIPLY_ADDS = {(8, 0): 64, (8, 6): 128, (8, 9): 128, (9, 0): 128, (10, 0): 25
 dense 16-bit matrices if that is more. From the tables in NVIDIA's programming guide and its architecture papers."""
 
 _MOST_A_CLOCK = 512
-"""For devices that the table does not know: more than any of them."""
+"""For devices that are not in the table: more than any device in it."""
 
 _BYTES_A_CLOCK = 128
 """No multiprocessor reads more from the second-level cache in a clock than its first level passes on."""
 
 _MARGIN = 1.1
-"""How many times the reported clock may be possible."""
+"""The highest possible clock over the reported one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,14 @@ class Device:
         return f"{self.name}, {self.processors} multiprocessors, L2 {self.l2_bytes >> 20} MiB"
 
     def compute_seconds(self, flops: float) -> float:
-        """Least seconds for so many operations of float32, two for a multiply-add; 16 of 16 bits count as one."""
+        """Least seconds for ``flops`` operations of float32, two for a multiply-add; 16 operations of 16 bits count
+        as one.
+        """
         rate = _MULTIPLY_ADDS.get(self.capability, _MOST_A_CLOCK)
         return flops / (2 * rate * self.processors * self.hertz * _MARGIN)
 
     def memory_seconds(self, nbytes: int) -> float:
-        """Least seconds to move so many bytes through the second-level cache."""
+        """Least seconds to move ``nbytes`` through the second-level cache."""
         return nbytes / (_BYTES_A_CLOCK * self.processors * self.hertz * _MARGIN)
 
 
@@ -70,7 +72,7 @@ def driver_version() -> str:
 
 
 class ClockWatch:
-    """Tells whether the device's clock was held back since the watch was made, by heat or by power."""
+    """Reports whether heat or power has throttled the device's clock since the watch was made."""
 
     _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
     """Hardware slowdown, software and hardware thermal slowdown, power brake (``nvmlClocksEventReason``)."""

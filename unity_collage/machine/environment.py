@@ -28,7 +28,8 @@ def environment() -> dict[str, str]:
     """The environment of a worker: that of this process, with numpy's own BLAS on one thread.
 
     Otherwise two thread pools would spin against each other. A worker runs in another folder, and must import this
-    package from where this process has it, be it a relative folder of ``PYTHONPATH`` or that of a script.
+    package from the same place as this process. That may be a relative folder of ``PYTHONPATH``, or the folder of a
+    script.
     """
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(_folders_of_modules())}
 

@@ -1,7 +1,7 @@
 """How much of the third-level cache this machine can use: measured once and stored in the database.
 
-A virtual machine sees the size of a cache that it shares with others, or of which it may use only a few ways. One with
-two cores was told 105 MiB, but read anything beyond 16 MiB at the speed of memory.
+A virtual machine sees the size of a cache that it shares with others, or of which it may use only a few ways. On one
+with two cores the system reported 105 MiB, but anything beyond 16 MiB was read at the speed of memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def store(database: CostDatabase, l3_bytes: int) -> None:
 def knee(curve: Curve) -> int | None:
     """The largest buffer of ``curve`` that is read faster than midway between the first and the last one.
 
-    None where the last buffer, which is in memory, is read as fast as the first one: there is no such cache.
+    None if the last buffer, which is in memory, is read as fast as the first one: then there is no such cache.
     """
     near, far = curve[0][1], curve[-1][1]
     if near < _NO_CACHE * far:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 MARGIN = 1.25
-"""How many times the measured rate of a core may be possible: processors raise their clock for short work."""
+"""The margin of the measured rate of a core: processors raise their clock for short work."""
 
 SHARED_MARGIN = 2.0
-"""The same for the third-level cache and memory, which other work on the machine also uses."""
+"""The margin for the third-level cache and memory, which other work on the machine also uses."""
 
 _OWN_BYTES = 1 << 20
 """Working sets up to this size are in caches of the core alone."""
@@ -52,7 +52,7 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Rates of one thread as they were seen; the methods give the least seconds that all threads need."""
+    """Measured rates of one thread; the methods give the least seconds that all threads need."""
 
     threads: int
     flops: float

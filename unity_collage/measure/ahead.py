@@ -1,7 +1,7 @@
 """Kernels of TVM that are compiled before any of them is timed, on all cores.
 
-LLVM takes more time than anything else in a question about many kernels, and only one core by itself. While kernels are
-timed nothing is compiled: it would disturb them.
+LLVM takes most of the time of a request for many kernels, and uses only one core for each. While kernels are timed
+nothing is compiled, since that would disturb them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CompiledAhead:
     def begin(self, key: str, lower: Callable[[], LoweredKernel]) -> None:
         """Begin to compile what ``lower`` returns.
 
-        Errors are left to those who make the kernel: they lower and compile it again.
+        Errors are ignored here: the caller lowers and compiles the kernel again, and gets them then.
         """
         with suppress(Exception):
             lowered = lower()

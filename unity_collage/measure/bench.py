@@ -33,11 +33,11 @@ class Bench(Protocol):
     """Whether kernels of TVM are compiled in threads before any is timed."""
 
     def settled(self, run: Callable[[], T]) -> T:
-        """What ``run`` returns, which runs a kernel."""
+        """Call ``run``, which runs a kernel, and return its result."""
         ...
 
     def prepare(self, module: Any) -> None:
-        """Do for the module of a kernel what would otherwise be part of its first run."""
+        """Do work on the module of a kernel that would otherwise be part of its first run."""
         ...
 
     def after_building(self) -> None:
@@ -45,7 +45,7 @@ class Bench(Protocol):
         ...
 
     def after_timing(self) -> None:
-        """Make sure that the kernels which were just timed have changed nothing."""
+        """Check that the kernels that were just timed have changed nothing."""
         ...
 
     def outputs_of(
@@ -66,21 +66,21 @@ class Bench(Protocol):
         ...
 
     def time_in_turns(self, runners: Sequence[Runner], method: Method, evict_bytes: int) -> list[Timed]:
-        """The runs of kernels; on the CPU those of several computations, each of which has a twin then."""
+        """The runs of kernels, in seconds; on the CPU of several computations, and then each kernel has a twin."""
         ...
 
     def time_together(
         self, runners: Sequence[Runner], runs: int, evict_bytes: int, apart: bool
     ) -> list[Timed]:
-        """So many runs of kernels for different computations; ``apart``: the caches are evicted before each run."""
+        """``count`` runs of kernels for different computations; ``apart``: the caches are evicted before each run."""
         ...
 
     def is_busy_since(self) -> Callable[[], bool]:
-        """A function that tells whether others have used the machine since this call."""
+        """A function that returns whether other processes have used the machine since this call."""
         ...
 
     def overheads(self, target: Target, backends: Sequence[str]) -> dict[str, Any]:
-        """What a plan costs besides its kernels, as :func:`.launch.overheads` returns it."""
+        """The costs of launches and transitions, as :func:`.launch.overheads` returns them."""
         ...
 
 
@@ -97,7 +97,7 @@ class CpuBench:
         return self._state.settled(run)
 
     def prepare(self, module: Any) -> None:
-        """The first run is as any other."""
+        """Nothing is to be done before the first run."""
 
     def after_building(self) -> None:
         self._state.after_building()

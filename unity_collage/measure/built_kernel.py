@@ -1,4 +1,4 @@
-"""A kernel that is built, and what is needed to time it."""
+"""A built kernel with everything that timing it needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def built_kernel(
 ) -> BuiltKernel:
     """The kernel, built here or read from the ``library`` that another machine sent; raises Refused.
 
-    ``prepare`` is called with its module, and does what else has to be done before the first run. ``lowered``: the
+    ``prepare`` is called with its module before the first run. ``lowered``: the
     kernel's loops, where they are known.
     """
     try:
@@ -67,7 +67,7 @@ def is_compiled_by_tvm(asked: Mapping[str, Any]) -> bool:
 
 
 def can_have_twin(func: relax.Function, asked: Mapping[str, Any]) -> bool:
-    """Whether there can be a second kernel that has constants of its own, and all else in common with the first one."""
+    """Whether a second kernel can be made that shares everything with the first except the constants."""
     return not int(func.attrs[LIFTED]) or get(asked["backend"]).codegen is None or asked["backend"] in VENDORS
 
 

@@ -1,4 +1,4 @@
-"""Builds the kernels of a question and checks what they compute."""
+"""Builds the kernels of a request and checks what they compute."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Checker:
         self._bench = bench
         self._say = say
         self._last = Computation("")
-        """The computation of the last reference: questions about one computation may come one by one."""
+        """The computation of the last reference: several requests in a row may be about one computation."""
 
     def prepared(self, asked: Sequence[Computation], target: Target) -> dict[str, LoweredKernel]:
-        """Compute all references; meanwhile kernels of TVM are compiled, if there are several."""
+        """Compute all references; if there are several, kernels of TVM are compiled at the same time."""
         of_tvm = {key for one in asked for key in one.asked if is_compiled_by_tvm(one.asked[key])}
         if len(of_tvm) < 2 or not self._bench.compiles_ahead:
             for one in asked:
@@ -103,7 +103,7 @@ class Checker:
         return made
 
     def _check_nan(self, func: relax.Function, made: BuiltKernel, nan: Trial) -> None:
-        """Raises Refused if a kernel makes numbers of NaN."""
+        """Raises Refused if a kernel turns NaN into numbers."""
         assert nan.expected is not None
         count = len(func.params) - int(func.attrs[LIFTED])
         got = self._bench.outputs_of(made.kernel, nan.inputs[:count], made.constants, func, True)

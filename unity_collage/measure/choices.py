@@ -1,4 +1,4 @@
-"""Whether anything has to be chosen for a function: if only one plan is possible, no cost can change it.
+"""Whether a function leaves a choice: if only one plan is possible, no cost can change it.
 
 There is a choice if
 
@@ -31,13 +31,13 @@ from ..plan.costs import NOT_NEEDED, Cost, Costs
 from ..target import current_target, is_cuda
 
 _SHORT_FLOPS, _SHORT_BYTES = 1e9, 1 << 24
-"""More work than this between two meetings of the threads takes any CPU far longer than the 4 us of a meeting."""
+"""On any CPU more work than this between two barriers takes far longer than the 4 us of a barrier."""
 
 _REMARK = "nothing was measured: only one plan is possible"
 
 
 def why_costs_matter(func: relax.Function, mod: IRModule | None = None) -> str | None:
-    """What has to be chosen for a function with candidates, or None where only one plan is possible.
+    """What there is to choose for a function with candidates, or None if only one plan is possible.
 
     ``mod`` has the PrimFuncs that ``func`` calls.
     """
@@ -48,7 +48,7 @@ def why_costs_matter(func: relax.Function, mod: IRModule | None = None) -> str |
 
 
 def without_costs(func: relax.Function) -> Costs:
-    """What stands for the costs of a function for which nothing has to be chosen."""
+    """The placeholder costs of a function that leaves no choice."""
     keys = {candidate.id: f"{candidate.backend}:{candidate.id}" for candidate in CANDIDATES.read(func)}
     return Costs(
         {key: Cost(0.0, origin=NOT_NEEDED) for key in keys.values()}, keys, skipped=(_REMARK,) if keys else ()
@@ -56,7 +56,7 @@ def without_costs(func: relax.Function) -> Costs:
 
 
 def has_no_choice(mod: IRModule) -> bool:
-    """Whether nothing has to be chosen for any function whose candidates have costs."""
+    """Whether no function with costs leaves a choice."""
     found = [cost for costs in COSTS.by_function(mod).values() for cost in costs.by_key.values()]
     return bool(found) and all(cost.origin == NOT_NEEDED for cost in found)
 
@@ -84,7 +84,9 @@ def _choices(graph: DataflowGraph, kernels: Sequence[Candidate]) -> Iterator[str
 
 
 def _is_short(func: relax.Function) -> bool:
-    """Whether the threads of a kernel do little between two meetings: at its end, and after each step of a layer."""
+    """Whether the threads of a kernel do little between two barriers, which are at its end and after each step of a
+    layer.
+    """
     work = work_of(func)
     calls = [binding.value for block in func.body.blocks for binding in block.bindings]
     meetings = max(1, sum(steps_of(call) for call in calls if isinstance(call, relax.Call)))

@@ -1,7 +1,7 @@
-"""The parent's end of the worker: asks for costs, and decides what a missing answer means for each kernel.
+"""The parent's end of the worker: requests costs, and decides what a missing reply means for each kernel.
 
-The kernel that ends the worker, or keeps it busy for too long, is asked for again, alone, and refused if it does the
-same then: the first end may have had another cause. The other kernels are asked for again, too.
+A kernel that ends the worker, or keeps it busy for too long, is requested once more, alone, since the first end may
+have had another cause. If it does the same again, it is refused. The other kernels are requested again, too.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Worker:
 
     module: str
     hello: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What it is told besides what all of them are told."""
+    """Its arguments in addition to those of all such processes."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Its environment variables besides those that all of them have."""
+    """Its environment variables in addition to those of all such processes."""
     loaded: Sequence[str] = ()
     """Modules that it imports, if it may be a fork of a process that has them."""
 
@@ -43,9 +43,9 @@ class Worker:
 ON_CPU = Worker("unity_collage.measure.worker", loaded=LOADED)
 
 _ATTEMPTS = 2
-"""How often a kernel must end the worker to be refused for it."""
+"""A kernel is refused after it has ended the worker this many times."""
 _OF_ALL = ("building ahead", "comparing", "timing")
-"""Stages in which the worker is busy with all kernels of a question at once."""
+"""Stages in which the worker is busy with all kernels of a request at once."""
 
 
 class WorkerClient:
@@ -87,8 +87,8 @@ class WorkerClient:
     ) -> dict[str, Answer]:
         """A cost or a refusal for each of ``candidates``, which are built, checked and timed together.
 
-        ``digest`` of a candidate says what it computes: those with the same are timed in turns. Those of backends that
-        exclude each other are in processes of their own.
+        Candidates with equal ``digest`` compute the same, and are timed in turns. Candidates of backends that exclude
+        each other are in separate processes.
         """
         answers: dict[str, Answer] = {}
         pending = _compatible(candidates)
@@ -112,7 +112,7 @@ class WorkerClient:
                 pending += apart
             elif len(left) == 1 or self._child.stage not in _OF_ALL:
                 answers.update(dict.fromkeys(left, problem))
-            else:  # one of them is to blame: ask for each alone
+            else:  # one of them is the cause: request each alone
                 pending += [{key: asked} for key, asked in left.items()]
         return answers
 
@@ -152,7 +152,7 @@ class WorkerClient:
                     return self._at_end(reply, answers)
         except NoAnswer as error:
             return why_no_answer(error, self._memory_bytes)
-        raise AssertionError("messages end by NoAnswer only")
+        raise AssertionError("only NoAnswer ends the messages")
 
     def _ended_for(self, reply: Mapping[str, Any]) -> Refusal:
         """End the worker, which has sent a fault of a kernel and can measure no other one."""
@@ -180,7 +180,7 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
     reason = f"{error} while {error.stage}"
     if not error.is_silent:
         return Refusal(reason, FailureKind.RUN_ERROR)
-    # A compiler may be slow because the machine is busy. A kernel that has not returned by now never will.
+    # A compiler may be slow because the machine is busy. A kernel that has not returned by now hangs.
     kind = FailureKind.HANG if error.stage in ("running", "timing") else None
     return Refusal(reason, kind, lasting=kind is not None)
 

@@ -31,9 +31,9 @@ def why_wrong(
 
 
 def elected(voters: Mapping[str, Outputs], tolerances: Sequence[float], trusted: str) -> str | None:
-    """The voter that most others agree with. A tie goes to a voter that agrees with ``trusted``.
+    """The kernel that most others agree with. In a tie a kernel that agrees with ``trusted`` wins.
 
-    None where there is only one voter: no other kernel has confirmed its numbers.
+    None if there is only one kernel: no other has confirmed its numbers.
     """
     if len(voters) < 2:
         return None

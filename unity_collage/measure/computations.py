@@ -1,4 +1,4 @@
-"""The kernels of a question by what they compute, and which of them are timed together."""
+"""The kernels of a request grouped by what they compute, and which of them are timed together."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Computation:
 
     digest: str
     asked: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """What the question says of each kernel, by key."""
+    """The request's data for each kernel, by key."""
     funcs: dict[str, relax.Function] = field(default_factory=dict[str, relax.Function])
     trials: list[Trial] = field(default_factory=list[Trial])
     nan: Trial | None = None
-    """A trial with NaN, where kernels have to show that they keep it."""
+    """A trial with NaN, if kernels have to keep it."""
     built: dict[str, BuiltKernel] = field(default_factory=dict[str, BuiltKernel])
     """The kernels that are right."""
 
@@ -54,7 +54,7 @@ class Computation:
 
 
 def computations(candidates: Mapping[str, Mapping[str, Any]]) -> list[Computation]:
-    """The kernels of a question, by what they compute."""
+    """The kernels of a request, grouped by what they compute."""
     found: dict[str, Computation] = {}
     for key, asked in candidates.items():
         one = found.setdefault(asked["digest"], Computation(asked["digest"]))
@@ -83,7 +83,7 @@ def batches(found: Sequence[Computation], evict_bytes: int) -> Iterator[list[Com
 
 
 def evicted_beside(batch: Sequence[Computation], evict_bytes: int) -> int:
-    """How many bytes to read before a round, so that with the other kernels they are ``evict_bytes`` for each."""
+    """How many bytes to read before a round: with those of the other kernels they add up to ``evict_bytes``."""
     others = sum(one.touched_bytes for one in batch) * (len(batch) - 1) // len(batch)
     return max(0, evict_bytes - others)
 

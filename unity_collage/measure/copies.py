@@ -1,4 +1,4 @@
-"""What copies between devices cost, measured by the function that TVM's machine calls for ``R.to_vdevice``."""
+"""The costs of copies between devices, measured with the function that TVM's VM calls for ``R.to_vdevice``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TO_DEVICE = "vm.builtin.to_device"
 
 
 def pairs_of(places: Sequence[str]) -> list[tuple[str, str]]:
-    """Every place with every place, itself included."""
+    """All pairs of places, those of a place with itself included."""
     return [(source, destination) for source in places for destination in places]
 
 

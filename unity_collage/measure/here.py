@@ -1,4 +1,4 @@
-"""The cost model of what runs here: of this processor, or of its GPU."""
+"""The cost model of this machine: of its processor, or of its GPU."""
 
 from __future__ import annotations
 

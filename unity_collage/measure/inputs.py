@@ -37,8 +37,9 @@ _INDEX_ARGS = {
 
 _LINEAR_OPS = frozenset({"relax.matmul", "relax.sum", "relax.mean", "relax.variance"})
 _LARGE, _LARGE_EXPONENT, _LARGE_SUM = 1e3, 50.0, 4.0
-"""Large values: in general; for exponentials, which overflow at 88; and for sums whose range is cut again, where the
-rounding error is a larger part of the result."""
+"""Large values: in general; for exponentials, which overflow at 88; and for sums that are clipped afterwards, where
+the rounding error is a larger part of the result.
+"""
 _EXPONENTIAL_OPS = frozenset(
     f"relax.{name}"
     for name in (
@@ -76,14 +77,14 @@ Draw = Callable[[np.random.Generator, tuple[int, ...], np.dtype, relax.Var, _Dom
 
 
 def why_not_drawn(param: relax.Var) -> str | None:
-    """Why there are no inputs for a parameter, or None: it is not a tensor of static shape."""
+    """Why no inputs can be drawn for a parameter, such as one without a static shape; None if they can."""
     if not isinstance(param.ty, relax.TensorType):
         return f"parameter {param.name} is not a tensor, and inputs are made for tensors only"
     return why_not_static(param)
 
 
 def random_inputs(func: relax.Function, seed: int = 0) -> list[np.ndarray]:
-    """One array for each parameter of ``func``; equal ``seed``, equal arrays.
+    """One array for each parameter of ``func``; the same ``seed`` gives the same arrays.
 
     Raises CollageError where a parameter is not a tensor of static shape (:func:`why_not_drawn`).
     """

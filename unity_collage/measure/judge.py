@@ -43,7 +43,7 @@ class Trial:
     inputs: list[np.ndarray]
     expected: list[np.ndarray] | None
     slack: list[np.ndarray] | None = None
-    """How far each output moves if no operator rounds to a narrow type: kernels may keep inner values in float32."""
+    """How much each output changes if no operator rounds to a narrow type: kernels may keep inner values in float32."""
 
 
 def trials(func: relax.Function) -> list[Trial]:
@@ -66,7 +66,7 @@ def trial_of(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
 
 
 _STEEP = frozenset({"relax.nn.softmax", "relax.nn.log_softmax", "relax.exp", "relax.power"})
-"""Operators that turn a relative error of what they read, which rounding makes, into one that grows with its size."""
+"""Operators that turn a relative rounding error of an operand into an error that grows with the operand's magnitude."""
 
 
 def _magnifies_rounding(func: relax.Function) -> bool:
@@ -103,7 +103,7 @@ def nan_trial(func: relax.Function) -> Trial | None:
     """Random inputs with a few NaN, and what numpy computes; None for products, for integers, and where numpy cannot.
 
     Behind products and convolutions libraries take ReLU and clip, which turn NaN into the lower bound: a kernel of its
-    own would cost too much. PrimFuncs have no trial either: a maximum in TIR says nothing of NaN.
+    own would cost too much. PrimFuncs have no trial either: the result of a maximum in TIR is undefined for NaN.
     """
     arrays = random_inputs(func)
     count = len(arrays) - int(func.attrs[LIFTED])
@@ -157,7 +157,7 @@ def why_not_expected(func: relax.Function, trial: Trial, got: Outputs) -> Refusa
 def outvoted(
     func: relax.Function, trials: list[Trial], results: Mapping[str, Sequence[Outputs]]
 ) -> dict[str, Refusal]:
-    """The kernels in ``results`` (outputs by name) that the others do not agree with, each with a refusal.
+    """The kernels in ``results`` (outputs by name) with which the others disagree, each with a refusal.
 
     Kernels vote only on trials without a reference. TVM's unscheduled kernel has a vote if it can be built.
     """

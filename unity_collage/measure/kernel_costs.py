@@ -30,9 +30,9 @@ from .session import Session
 LOGGER = logging.getLogger(__name__)
 
 _BY_NAME = ("launches", "transitions", "unknown")
-"""The parts of an answer about overheads that are by backend or pair."""
+"""The keys of the reply about overheads that hold values by backend or pair of backends."""
 _FIRST_PART = 0.75
-"""The part of a budget for costs that are not known; the rest is for measuring those near the plan once more."""
+"""The part of a budget for unknown costs; the rest is for measuring costs near the plan once more."""
 
 SECONDS_AGAIN = 5.0
 """How many seconds a compile spends on doubtful costs."""
@@ -127,7 +127,7 @@ class KernelCosts(CostModel):
         return found
 
     def why_not_measured(self, target: Target) -> str | None:
-        """Why kernels for ``target`` cannot run where this measures, or None when nothing is known against it."""
+        """Why kernels for ``target`` cannot run where this model measures, or None if no reason is known."""
         del target
         return None
 
@@ -182,7 +182,7 @@ class KernelCosts(CostModel):
         return None
 
     def _seconds_for(self, fact: str) -> float:
-        """How many seconds the measurement of a fact may take that :meth:`_fact` asks for."""
+        """The most seconds that :meth:`_fact` may measure for."""
         if self.remeasure or fact not in self._session.again:
             return math.inf
         return SECONDS_AGAIN - self._session.seconds_again
@@ -221,7 +221,7 @@ class KernelCosts(CostModel):
         )
 
     def _measured_overheads_of_all(self, names: Sequence[str], target: str) -> dict[str, Any]:
-        """The answers for all sets of backends that can be in one process, put together."""
+        """The merged replies for all sets of backends that can be in one process."""
         exclusions = [(one, other) for one, _, other in (pair.partition("|") for pair in excluding(names))]
         every = [
             self._measured_overheads(sorted(camp), target) for camp in largest_compatible(names, exclusions)
@@ -235,7 +235,7 @@ class KernelCosts(CostModel):
         return found
 
     def _measured_overheads(self, names: Sequence[str], target: str) -> dict[str, Any]:
-        """The answer of the process that measures; of TVM's launches alone if a backend has ended the process."""
+        """The reply of the measuring process; if a backend has ended the process, that for TVM's launches alone."""
         question = {"ask": "launch", "target": target}
         found = self._client().ask({**question, "backends": names})
         if "seconds" in found:
@@ -283,7 +283,7 @@ class KernelCosts(CostModel):
 
     @contextmanager
     def sharing(self, part: float) -> Iterator[None]:
-        """The time for new costs, and that for measuring some once more, both end when this part of them is over."""
+        """End the time for new costs, and that for measuring some once more, when this part of each is over."""
         before, self._session.share = self._session.share, part
         try:
             yield
@@ -302,7 +302,7 @@ class KernelCosts(CostModel):
         )
 
     def is_unused(self) -> bool:
-        """Whether no compile has left anything here that it knows: each answer comes from the database then."""
+        """Whether this object has no results of an earlier compile, so each answer comes from the database."""
         return self._session.is_unused()
 
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
@@ -331,7 +331,7 @@ class KernelCosts(CostModel):
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` returns for each group, one after the other."""
+        """The result of ``work`` for each group, one after the other."""
         return (work(self._client(), group) for group in groups)
 
     def _spread_new(

@@ -1,4 +1,4 @@
-"""A kernel as files, so that one machine can build it and another one time it."""
+"""A kernel as files, so that one machine can build it and another one can time it."""
 
 from __future__ import annotations
 

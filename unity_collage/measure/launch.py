@@ -1,4 +1,4 @@
-"""Measures what a plan costs besides its kernels: launches, and transitions (:mod:`.transitions`).
+"""Measures the costs of a plan other than its kernels: launches, and transitions (:mod:`.transitions`).
 
 The figure of a launch is the slope between a short and a long program, so that the fixed cost of a run cancels out. A
 launch is a call of a kernel that does nothing.
@@ -36,7 +36,7 @@ def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None
 def overheads(target: Target, names: Sequence[str]) -> dict[str, Any]:
     """Seconds: ``launches`` by backend, ``transitions`` by ``"writer>reader"``, and ``seconds`` of a TVM launch.
 
-    ``unknown`` has the backends whose transitions could not be measured, with the reason.
+    ``unknown`` has the backends without measured transitions, with the reason.
     """
     generated, external = launch_seconds(target)
     backends = [get(name) for name in names]

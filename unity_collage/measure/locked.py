@@ -59,7 +59,7 @@ def missing_fact(database: CostDatabase, name: str, what: str, fingerprint: str)
 
 
 def _how(here: str, there: str) -> str:
-    """In what two fingerprints differ."""
+    """The fields in which two fingerprints differ."""
     return "; ".join(
         f"{name} is {_own(ours, theirs)} here, {_own(theirs, ours)} there"
         for name, (ours, theirs) in differences(here, there).items()
@@ -67,7 +67,7 @@ def _how(here: str, there: str) -> str:
 
 
 def _own(value: str, other: str) -> str:
-    """The words of ``value`` that are not in ``other``: of a long target only what differs."""
+    """The words of ``value`` that are not in ``other``, so that only the difference of a long target is shown."""
     others = _words(other)
     return " ".join(word for word in _words(value) if word not in others) or "nothing"
 

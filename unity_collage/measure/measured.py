@@ -40,12 +40,13 @@ class MeasuredCost(KernelCosts):
     tuning_folder: Path | None = None
     """The folder of tuned schedules; None: next to the database."""
     packs: bool = True
-    """Whether packs of costs of this processor's family may answer, where a sample that is measured agrees."""
+    """Whether packs of costs for this processor's family are used, if a measured sample agrees."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
 
     def evict_bytes(self, working_set: int) -> int:
-        """How many bytes of other memory to read before each run of a kernel, for a network of ``working_set`` bytes.
+        """How many bytes to read before each run of a kernel to evict the caches, for a network of ``working_set``
+        bytes.
 
         The third-level cache is measured unless all fits into the second.
         """
@@ -70,7 +71,10 @@ class MeasuredCost(KernelCosts):
         return peaks.get(threads)
 
     def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
-        """What copies between devices of this machine cost, measured once; raises MissingCost where they cannot be."""
+        """The costs of copies between devices of this machine, measured once.
+
+        Raises MissingCost if they cannot be measured.
+        """
         found: dict[str, Sequence[Point]] = {}
         for source, destination in pairs_of(places):
             name = f"{source}>{destination}"
@@ -174,7 +178,7 @@ class MeasuredCost(KernelCosts):
     def _spread_new(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` returns for several groups at a time: their kernels are compiled on all cores."""
+        """The results of ``work`` for several groups at a time: their kernels are compiled on all cores."""
         return (work(self._client(), several) for several in in_questions(groups, self._seconds_left))
 
     def _client(self) -> Client:

@@ -10,10 +10,10 @@ from ..graph.shapes import nbytes_of
 from .guard import output_bytes
 
 _MOST, _MOST_BYTES = 16, 128 << 20
-"""The most kernels of a question, and the most bytes of their operands and results: a worker has several copies."""
+"""The most kernels of a request, and the most bytes of their operands and results: a worker has several copies."""
 
 _SECONDS = 0.25
-"""How long a kernel takes, as long as it is not known."""
+"""The assumed time for a kernel until one was measured."""
 
 
 def in_questions(
@@ -21,7 +21,7 @@ def in_questions(
 ) -> Iterator[list[Workload]]:
     """The workloads of several groups at a time; each group computes one thing and stays together.
 
-    What is asked for takes about as long as there is time left, by the pace of the last question.
+    A request is made as large as the remaining time allows, by the pace of the last request.
     """
     waiting, pace = list(groups), _SECONDS
     while waiting:

@@ -1,10 +1,10 @@
-"""Packed costs: those of another machine of the processor's family, where a sample that is measured here agrees.
+"""Packed costs: costs of another machine with a processor of the same family, used if a sample measured here agrees.
 
 A pack may come from a machine that has another clock, slower memory or noisy neighbours. So the first compile on a
-machine measures a few of the kernels that it asks for. A machine that is faster or slower as a whole shows as one
-ratio, and the packed costs are scaled by it. Where the ratios differ between kernels the pack is of another kind of
-machine, and nothing of it is used. A pack is refused for good when the next compile says so again: the machine may have
-been busy.
+machine measures a few of the kernels that it needs. If the machine is faster or slower as a whole, the ratios are
+equal, and the packed costs are scaled by them. If the ratios differ between kernels, the pack is from another kind of
+machine, and none of it is used. Since the machine may have been busy, the next compile tries a refused pack again; a
+second refusal is final.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PackedCosts:
         self._tried: set[tuple[str, str]] = set()
         """Which packs were tried, and for which fingerprint: once is enough in a session."""
         self._refused: set[str] = set()
-        """Keys of the sample that have no cost here; the database forgets those that the load may have caused."""
+        """Keys of the sample without a cost here; the database deletes refusals that the load may have caused."""
         self._told: set[str] = set()
 
     def costs(
@@ -82,7 +82,7 @@ class PackedCosts:
         return self._database.fact(_fact(name), fingerprint, sure=True) is not None
 
     def _judge(self, name: str, fingerprint: str, verdict: PackVerdict | None) -> None:
-        """Store a verdict, and with it a pack that is used: so the database has all that a locked compile needs."""
+        """Store a verdict, and with it a pack that is used: a locked compile then finds all costs in the database."""
         self._tried.add((name, fingerprint))
         if verdict is None:
             LOGGER.info("pack %s is not used: too few of its kernels were measured without disturbance", name)
@@ -105,7 +105,9 @@ class PackedCosts:
 
 
 def stored_verdict(database: CostDatabase, name: str, fingerprint: str) -> PackVerdict | None:
-    """The verdict on a pack on the machine whose costs of TVM's kernels have this ``fingerprint``, if there is one."""
+    """The verdict on a pack for the ``fingerprint`` that costs of TVM's kernels have on this machine, if there is
+    one.
+    """
     known = database.fact(_fact(name), fingerprint)
     return None if known is None else PackVerdict(**known)
 
@@ -115,7 +117,7 @@ def _fact(name: str) -> str:
 
 
 def _why_other(pack: CostPack, families: Mapping[str, str]) -> str:
-    """In what the fingerprints of a pack differ from those of the family here, ``families`` by backend."""
+    """How the fingerprints of a pack differ from those of this machine's family, ``families`` by backend."""
     for there in pack.entries:
         ours = families.get(fields_of(there).get("backend", ""))
         if ours is not None:

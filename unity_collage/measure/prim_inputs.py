@@ -1,4 +1,4 @@
-"""What the PrimFuncs of a function ask of its inputs, read off their loops."""
+"""What the PrimFuncs of a function require of its inputs, from their loops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ProcessState: what a backend or a kernel can change of the worker process, and how it is put back.
 
-Kernels run one after the other in one process. One that leaves another rounding mode, a lower priority or another
-working directory behind would change the costs, or the results, of all that come after it.
+Kernels run one after the other in one process. A kernel that changes the rounding mode, the priority or the working
+directory would change the costs, or the results, of all later kernels.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Part:
 
     name: str
     restore: Callable[[], bool]
-    """Puts it back; whether it had been changed. Raises OSError if it cannot be put back."""
+    """Restore it, and return whether it had been changed. Raises OSError if it cannot be restored."""
 
 
 class ProcessState:
@@ -81,14 +81,16 @@ class ProcessState:
         """Processes that backends have started while they built kernels."""
 
     def after_building(self) -> None:
-        """Put everything back; raises Spoilt where that is impossible."""
+        """Restore everything; raises Spoilt if that is impossible."""
         self._restored()
         self._helpers = set(children())
 
     def settled(self, run: Callable[[], T]) -> T:
-        """What ``run`` returns, which runs a kernel; raises Refused if every run changes the state, or Spoilt.
+        """Call ``run``, which runs a kernel, and return its result.
 
-        The first kernel of a library may change something once. It is put back, and the kernel runs again.
+        Raises Refused if every run changes the state, or Spoilt.
+
+        The first kernel of a library may change something once. The change is undone, and the kernel runs again.
         """
         changed: list[str] = []
         for _ in range(2):
@@ -112,7 +114,7 @@ class ProcessState:
         return [*(["child processes"] if left else []), *self._restored()]
 
     def _restored(self) -> list[str]:
-        """Put everything back; the result names what had been changed."""
+        """Restore everything; returns the names of what had been changed."""
         return [part.name for part in self._parts if _is_restored(part)]
 
 
@@ -123,7 +125,7 @@ def end_children(spared: set[int]) -> bool:
         found = True
         kill(left)
         for pid in left:
-            with suppress(ChildProcessError):  # somebody else waits for it
+            with suppress(ChildProcessError):  # other code waits for it
                 os.waitpid(pid, 0)
     return found
 

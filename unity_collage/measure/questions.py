@@ -1,4 +1,4 @@
-"""The questions to a worker process, and what its answers mean for the database."""
+"""The requests to a worker process, and how its replies are stored in the database."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fin
         known |= database.get(keys, here.cost(backend))
         for key, entry in database.quarantined(keys, here.quarantine(backend)).items():
             if key in known and entry.kind is FailureKind.HANG:
-                continue  # it hung with another fingerprint or under load; here it has a cost
+                continue  # it hung with another fingerprint or under load, and has a cost here
             text = Refusal(entry.reason, entry.kind).text
             known[key] = Cost(None, origin="database", reason=text)
     return known
@@ -109,8 +109,8 @@ def measured_costs(
     """The costs of kernels, by key; costs and lasting refusals are stored in ``database``.
 
     All have the same ``evict_bytes``. Those in ``known`` compute the same as the others, take part in the turns and
-    stay as they are: the others are scaled to their level. A compile that changed costs which it has read would not
-    find its own plan the next time.
+    stay as they are: the others are scaled to their level. If a compile changed costs that it has read, the next
+    compile would not find the same plan.
     """
     known = known or {}
     texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
@@ -142,7 +142,7 @@ def measured_costs(
 
 
 def _level(answers: Mapping[str, Answer], known: Mapping[str, Cost]) -> float:
-    """How many times as long as now the known kernels took before."""
+    """The known costs over the times of the same kernels now."""
     ratios = [
         cost.seconds / answer.seconds
         for key, cost in known.items()

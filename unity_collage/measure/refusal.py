@@ -10,9 +10,9 @@ from ..errors import first_line
 from ..processes.process import Ending
 
 _NEARLY = 0.8
-"""A process that ended with more than this part of its memory in use has run out of it."""
+"""A process that ended with more than this part of its memory in use has run out of memory."""
 _NO_MEMORY = ("bad_alloc", "cudaErrorMemoryAllocation", "out of memory", "STATUS_ALLOC_FAILED")
-"""What C++, CUDA, TVM, cuBLAS and cuDNN say where memory has run out."""
+"""The messages of C++, CUDA, TVM, cuBLAS and cuDNN when memory has run out."""
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that people, supervisors and a system that is short of memory send, and kernels do not."""
 
@@ -27,11 +27,11 @@ class Refusal:
     lasting: bool = True
     """Whether the answer holds for the next run too."""
     is_from_outside: bool = False
-    """Whether somebody else ended the process that was busy with the kernel."""
+    """Whether the process that was busy with the kernel was ended from outside."""
 
     @property
     def misbehaved(self) -> bool:
-        """Whether a process ended or hung, by the kernel's fault or by that of others."""
+        """Whether a process ended or hung, whatever the cause."""
         return self.kind is not None or self.is_from_outside
 
     @property
@@ -41,7 +41,7 @@ class Refusal:
 
 
 class Refused(Exception):
-    """Carries a refusal to where the kernel's answer is made."""
+    """Carries a refusal to the code that makes the reply about the kernel."""
 
     def __init__(self, refusal: Refusal):
         super().__init__(refusal.text)

@@ -12,7 +12,7 @@ from ..target import is_cuda
 
 
 def why_not_measured(target: Target) -> str | None:
-    """Why kernels for ``target`` cannot be measured on this machine, or None: they run here to be measured."""
+    """Why kernels for ``target`` cannot be measured on this machine; None if they can."""
     if is_cuda(target):
         return (
             None if (reason := cuda.why_unavailable()) is None else f"kernels for a GPU run there: {reason}"

@@ -1,4 +1,4 @@
-"""Session: the worker process that many questions share, because starting one takes seconds."""
+"""Session: the worker process that many requests share, because starting one takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .packed import PackedCosts
 
 
 class Session:
-    """Holds a worker between questions; a worker with other settings replaces it."""
+    """Holds a worker between requests; a worker with other settings replaces it."""
 
     def __init__(self) -> None:
         self._client: WorkerClient | None = None
@@ -21,7 +21,7 @@ class Session:
         self.is_stopped = False
         """Whether nothing more is to be measured."""
         self.share = 1.0
-        """The part of the time that the function may use for which costs are asked now, with those before it."""
+        """The part of the time that may be used up after the current function and those before it."""
         self.seconds_again = 0.0
         """Seconds that went into measuring known costs again."""
         self.measured: set[str] = set()
@@ -31,10 +31,10 @@ class Session:
         self.peaks: dict[int, Machine] = {}
         """The peaks of this machine by number of threads, once they are known."""
         self.again: dict[str, float] = {}
-        """When the measurement began of facts that are known already, by name."""
+        """When the measurement of facts that were known already began, by name."""
 
     def is_unused(self) -> bool:
-        """Whether nothing was asked yet."""
+        """Whether there was no request yet."""
         return self._started is None and not (self.measured or self.peaks or self.packs)
 
     def seconds_since_start(self) -> float:

@@ -28,8 +28,9 @@ _ALLOWED = {
     "float16": (5e-3, 1e-2),
     "bfloat16": (4e-2, 5e-2),
 }
-"""The largest error of an output over its range: for a few roundings an element, and for sums, quotients and
-functions. Other types are exact."""
+"""The largest error of an output as a part of its range: for a few roundings of each element, and for sums, quotients
+and functions. Other types are exact.
+"""
 
 NARROW = frozenset({"float16", "bfloat16"})
 """Floats of 16 bits."""
@@ -39,7 +40,7 @@ _FLUSHED = 1e-38
 
 
 def tolerances(func: relax.Function) -> list[float]:
-    """The largest error of each output of ``func`` over the output's range.
+    """The largest error of each output of ``func``, as a part of the output's range.
 
     A kernel may round an inner value of a narrow type differently, or keep it in float32. The results then have the
     tolerance of the narrow type, whatever their own type is. TensorFloat-32 has as many bits of mantissa as float16.

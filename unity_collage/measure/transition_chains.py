@@ -28,7 +28,11 @@ from ..plan.candidate import Candidate, CompositePart
 from ..rules import Found
 
 SIZES = (4 << 10, 256 << 10, 8 << 20)
-"""Bytes of the values that cross: the call takes longer than the kernel; the cores' own caches hold it; they do not."""
+"""Bytes of the values that cross.
+
+For the first size a call takes longer than the kernel; the second fits into the cores' own caches; the third does
+not.
+"""
 _CHANNELS = 16
 _SECONDS = 2e-3
 """For how long each of two chains runs in a round; three times at least."""
@@ -88,7 +92,7 @@ def _candidate(backend: str, proposal: Found, count: int) -> Candidate:
 
 
 def _ops(functions: Mapping[str, int], ops: Sequence[str]) -> IRModule:
-    """A function of ``ops`` for each name, for values of that many bytes. They leave values as they are."""
+    """For each name a function of ``ops`` for values of that many bytes; the functions do not change the values."""
     builder = relax.BlockBuilder()
     for name, size in functions.items():
         x = relax.Var("x", relax.TensorType(_shape(size), "float32"))

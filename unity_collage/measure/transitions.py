@@ -1,8 +1,8 @@
-"""Measures what a value costs more if one backend writes and another reads it, by the size of the value.
+"""Measures how much a value costs more if one backend writes it and another reads it, by the size of the value.
 
-Two chains have the same kernels of two backends and differ in their order: ``a b a b`` and ``a a b b``. Run one after
-the other, the first has two transitions more for each run. Chains have as many transitions one way as the other, so
-each direction has half. What is lost by calling other code than before counts too: it is part of a mixed plan.
+Two chains have the same kernels of two backends and differ in their order: ``a b a b`` and ``a a b b``. In each run
+the first has two transitions more. Both directions occur equally often, so each gets half of the difference. The time
+lost by calling other code than before counts too: it is part of a mixed plan.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..errors import last_line
 from .transition_chains import SIZES, Chains, chains, probes
 
 ROUNDS = 12
-"""How often a transition has to show. The first round in which it does not ends the measuring."""
+"""The number of rounds in which a transition has to show. The first round without it ends the measuring."""
 NOISE = 0.1
-"""By what part of its time a chain may differ from one with the same kernels in another order."""
+"""The part of a chain's time that counts as noise between chains with the same kernels in another order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,15 @@ SAMPLE = 8
 LEAST = 5
 """With fewer kernels in the sample, nothing is said about a pack."""
 SAMPLE_SECONDS = 3.0
-"""The limit for measuring the sample: no kernel starts after it, once there are ``LEAST``, nor after twice as long."""
+"""The limit for measuring the sample.
+
+After it no kernel starts if ``LEAST`` are measured, and after twice the limit none starts in any case.
+"""
 ALIKE = 0.1
-"""How far a cost may be from the packed one, at the level of this machine. One shared machine with two cores was that
-far from itself after 80 minutes, for 17 of 20 kernels."""
+"""How far a cost may be from the packed one after scaling to this machine.
+
+On one shared machine with two cores, 17 of 20 kernels were within it when measured again after 80 minutes.
+"""
 _MOST = 0.75
 """The part of the sample that must agree: of eight kernels, other work on the machine may disturb two."""
 _FAR = 99.0
@@ -66,7 +71,7 @@ class PackVerdict:
 def verdict_on(pairs: Iterable[tuple[Cost, Cost]]) -> PackVerdict | None:
     """The verdict for pairs of (packed cost, cost here); None: there are too few.
 
-    A doubtful cost says nothing.
+    Doubtful costs are ignored.
     """
     ratios = [
         (here.seconds or 0.0) / packed.seconds
@@ -85,7 +90,7 @@ def verdict_on(pairs: Iterable[tuple[Cost, Cost]]) -> PackVerdict | None:
 def spread(costs: Mapping[str, Cost], backends: Mapping[str, str], count: int) -> list[str]:
     """``count`` keys, one from each of as many parts of the range of ``costs``, and spread over the ``backends``.
 
-    Of neighbours in the range every other one comes first, so that a part of the list spans the range, too.
+    Every other key of the range comes first, so that a part of the list also spans the range.
     """
     ordered = sorted(costs, key=lambda key: (costs[key].seconds or 0.0, key))
     taken: Counter[str] = Counter()
@@ -116,7 +121,7 @@ class PackTrial:
 
     @property
     def saves_time(self) -> bool:
-        """Whether there are more costs to gain than are measured for it."""
+        """Whether the pack offers more costs than have to be measured for its verdict."""
         return len(self._unknown) > self._more
 
     def measured(self, measure: Measure) -> dict[str, Cost]:

@@ -1,6 +1,6 @@
 """The worker process: builds, checks and times kernels, so that a crash costs one kernel and not the run.
 
-:mod:`unity_collage.processes.child` describes the protocol. The worker answers a request for costs with
+:mod:`unity_collage.processes.child` describes the protocol. The worker replies to a request for costs with
 
 * ``{"stage": ..., "key": ...}`` before each step, so that the parent knows which kernel a crash or silence belongs to,
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
@@ -8,7 +8,7 @@
 
 The kernels of a request for costs may compute different things. First all of them are compiled, on all cores. Then each
 is checked, and those for one computation are timed in turns, with those of other computations where one eviction of
-the caches can serve all. The kernels of a request that asks ``together`` have costs already.
+the caches can serve all. The kernels of a request with ``together`` have costs already.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, divided by this."""
 
 _ROUNDS_AT_ONCE, _MOST_TURNS = 6, 4
-"""For kernels that are timed together: rounds in one go, and how often at most; more often for a percentile that needs
-more runs."""
+"""For kernels that are timed together: the rounds in one go, and the most goes; a percentile that needs more runs
+gets more.
+"""
 
 _WIDE = 0.1
-"""From which part of a cost on half the width of its interval is notable."""
+"""Half the width of an interval is notable from this part of the cost on."""
 
 
 class MeasuringWorker:

@@ -35,12 +35,12 @@ DEFAULTS: Mapping[str, tuple[float, float]] = {
     "Tanh": (0.0, 0.0),
     "ThresholdedRelu": (1.0, 0.0),
 }
-"""Activations that the gates may have, by their ONNX names, with alpha and beta where nothing else is said."""
+"""Activations that the gates may have, by their ONNX names, with the default alpha and beta."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What kind of layer it is."""
+    """The options of a layer."""
 
     cell: str
     """``lstm``, ``gru`` or ``rnn``."""
@@ -49,11 +49,11 @@ class Options:
     betas: Sequence[float]
     reverse: bool = False
     resets_first: bool = True
-    """Of a GRU: whether the state is reset before its product with the weights."""
+    """For a GRU: whether the state is reset before its product with the weights."""
     coupled: bool = False
-    """Of an LSTM: whether the forget gate is 1 less the input gate."""
+    """For an LSTM: whether the forget gate is 1 less the input gate."""
     clip: float = 0.0
-    """The largest magnitude of what the activations of gates are applied to; 0 for no limit."""
+    """The largest magnitude of the arguments of the gates' activations; 0 for no limit."""
     has_peepholes: bool = False
     has_lengths: bool = False
 
@@ -79,7 +79,7 @@ def recurrent(operands: Mapping[str, relax.Expr], options: Options) -> relax.Cal
 
 
 def _call(*operands: relax.Expr, **attrs: Any) -> relax.Call:
-    """What TVMScript calls when it reads ``R.collage.recurrent(...)``."""
+    """The function that TVMScript calls when it parses ``R.collage.recurrent(...)``."""
     return relax.Call(ir.Op.get(NAME), list(operands), ir.DictAttrs(attrs))
 
 

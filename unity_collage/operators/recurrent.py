@@ -111,7 +111,7 @@ def steps_of(call: relax.Call) -> int:
 
 
 def has_result_without_steps(call: relax.Call) -> bool:
-    """Whether a call is a layer whose result has a row even where its inputs have none: that of the memory."""
+    """Whether a call is a layer with a row in its result even if its inputs have none: the row of the memory."""
     return isinstance(call.op, ir.Op) and cell_of(call) == "lstm" and bool(attrs_of(call)["keeps_memory"])
 
 

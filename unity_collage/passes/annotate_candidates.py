@@ -131,7 +131,7 @@ def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | N
 def _why_inexact(
     graph: DataflowGraph, proposal: Found, backend: str, stepped: Container[relax.Var]
 ) -> str | None:
-    """Why a kernel would not do for values whose last bits matter."""
+    """Why a kernel is not exact enough for values that must not differ in the last bit."""
     nodes = (graph.nodes[i] for i in members(proposal.inside))
     calls = [node.call for node in nodes if node.call is not None and node.var in stepped]
     reason = get(backend).why_inexact(calls) if calls else None

@@ -29,7 +29,7 @@ from ..search import NoCover, Problem
 from ..search.greedy import greedy_cover
 
 BY_RULE = "rule"
-"""The ``algorithm`` of such a plan, and the origin of what stands for its costs."""
+"""The ``algorithm`` of such a plan, and the origin of the values in place of its costs."""
 
 _REMARK = "chosen by rule: nothing was measured, so it is not known which kernels are fast"
 _TVM = "tvm"
@@ -40,8 +40,8 @@ _TVM = "tvm"
 class ChooseByRule:
     """The backend that comes first takes all it can, its largest candidates first; then the next one.
 
-    That is how the partitioners of libraries work. TVM makes what is left, and it also groups it: from its place in the
-    order on backends get only bindings that TVM cannot compile.
+    The partitioners of libraries work like this. TVM makes and groups what is left. Backends behind TVM in the order
+    get only bindings that TVM cannot compile.
     """
 
     priority: tuple[str, ...] | None = None
@@ -99,6 +99,6 @@ def _problem(graph: DataflowGraph, candidates: Sequence[Candidate], priority: Se
 
 
 def _no_costs(candidates: Sequence[Candidate]) -> Costs:
-    """What stands for the costs of candidates that nobody has asked for."""
+    """Zero costs for all candidates, since none was measured."""
     nothing = Cost(None, origin=BY_RULE, reason="not measured: plans are chosen by rule", bound=0.0)
     return Costs({BY_RULE: nothing}, {candidate.id: BY_RULE for candidate in candidates})

@@ -1,4 +1,4 @@
-"""ChooseDevices: run kernels where they cost least, together with the copies that this takes.
+"""ChooseDevices: run each kernel on the device where kernels and the copies that they need cost least in all.
 
 Reads    the VDevices of types and ``collage.freely_placed``, from PlanDevices.
 Writes   other VDevices for values that no annotation has placed, ``R.to_vdevice`` exactly where values cross, and
@@ -56,7 +56,7 @@ class ChooseDevices:
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
-    """The source of costs, which has to know what copies cost."""
+    """The source of costs; it has to know the costs of copies."""
     devices: Sequence[Named] | None = None
     """The devices that may be chosen, by VDevice, label or name; None: all of the module."""
     backends: tuple[str, ...] | None = None
@@ -161,7 +161,7 @@ class _Chosen:
     def _candidates(
         self, bare: DataflowGraph, devices: Mapping[str, relax.VDevice]
     ) -> tuple[list[Candidate], dict[int, Workload]]:
-        """The candidates on each device, and what they ask the cost model, by id; ``bare`` is without devices."""
+        """The candidates on each device, and their workloads by id; ``bare`` is the function without devices."""
         found: list[Candidate] = []
         asked: dict[int, Workload] = {}
         here, how = current_target(), self.options
@@ -191,7 +191,7 @@ class _BlockChoice:
     def made(
         self, func: relax.Function, asked: Mapping[int, Workload]
     ) -> tuple[ProblemWithEnds, Solution, DevicePlan]:
-        """The problem, its cheapest solution inside of the ends, and the plan that tells of it; raises NoPlan."""
+        """The problem, its cheapest solution inside of the ends, and the plan that describes it; raises NoPlan."""
         annotated = CANDIDATES.write(func, tuple(self.candidates.values()))
         search = Search(lambda costs: self._posed(costs).problem, throughs=None)
         try:
@@ -220,7 +220,7 @@ class _BlockChoice:
         return solve(problem, max_states=self.options.max_states, seconds=self.options.seconds)
 
     def _name(self, index: int) -> str:
-        """The variable of a node of the problem, whose first nodes are values from outside."""
+        """The variable of a node of the problem; the first nodes of the problem are values from outside."""
         number = index - len(self.block.outside)
         return self.block.nodes[number].var.name if 0 <= number < len(self.block.nodes) else "a result"
 

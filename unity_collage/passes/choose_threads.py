@@ -37,9 +37,12 @@ from ..target import current_target, is_cuda
 from .confirm_costs import plan_and_near
 
 _LONGEST = 4e-6
-"""Seconds. A kernel whose threads compute longer than this between two meetings takes far longer on one: a meeting
-costs 0.2 us on two cores, and a few times that on many. It costs more while cores exchange data slowly, which costs
-must not rely on."""
+"""Seconds.
+
+A kernel that computes longer than this between two barriers takes far longer on one thread. A barrier costs 0.2 us on
+two cores, and a few times that on many. It costs more while cores exchange data slowly, but costs must not rely on
+that.
+"""
 _MARGIN = 0.1
 """Only kernels in the plan or near it are tried: the best plan with one costs at most this part of its cost more."""
 
@@ -49,12 +52,12 @@ _MARGIN = 0.1
 class ChooseThreads:
     """Choose one thread or all threads for each small kernel that may be in the plan, whichever is faster.
 
-    A kernel on all threads waits for them at its end, a recurrent layer after each step. If one thread is late, or its
-    data is in another core's cache, all others wait. How much work makes up for that depends on the machine. So the
-    kernel on one thread and the kernel on all are timed in turns. One thread wins where the upper end of its interval
-    is not above the other's: a thread that is late now and then makes an interval wide, and its median may be good.
-    Kernels that compute longer without a meeting keep all threads, and so do kernels of backends without
-    :attr:`unity_collage.backends.base.Backend.limits_threads`.
+    A kernel on all threads waits for them at its end, a recurrent layer after each step. If one thread is late, or
+    its data is in another core's cache, all others wait. Whether several threads gain more than that depends on the
+    machine. So the kernel on one thread and the kernel on all are timed in turns. One thread wins where the upper end
+    of its interval is not above the other's. A thread that is late now and then widens the interval, even if the
+    median is low. Kernels that compute longer without a barrier keep all threads, and so do kernels of backends
+    without :attr:`unity_collage.backends.base.Backend.limits_threads`.
 
     Where the cost model cannot compare kernels (a formula cannot), candidates do not change, and the plan says so.
     """
@@ -79,7 +82,7 @@ class ChooseThreads:
         alone = tuple(replace(c, threads=1) for c in small)
         shared = workloads(CANDIDATES.write(func, tuple(small)), self.model, mod)
         single = workloads(CANDIDATES.write(func, alone), self.model, mod)
-        pairs = {  # what was tuned has another key: it keeps its schedule
+        pairs = {  # a tuned kernel has another key: it keeps its schedule
             shared[c.id].key: (shared[c.id], single[c.id])
             for c in small
             if costs.keys[c.id] == shared[c.id].key
@@ -104,7 +107,7 @@ class ChooseThreads:
 
 
 def _small(func: relax.Function, costs: Costs, asked: Mapping[int, Workload]) -> list[str]:
-    """The keys of kernels in the plan or near it that meet often, and whose backends can limit their threads."""
+    """The keys of kernels in the plan or near it that have many barriers and a backend that can limit their threads."""
     candidates = CANDIDATES.read(func)
     try:
         problem = problem_of(DataflowGraph(func), candidates, costs)
@@ -150,7 +153,7 @@ def _is_shared(workload: Workload) -> bool:
 def _with_one_thread(
     func: relax.Function, costs: Costs, won: Mapping[str, tuple[str, float]]
 ) -> relax.Function:
-    """``func`` whose candidates with these keys have one thread, the new key, and their cost times the given ratio."""
+    """``func`` with one thread, the new key, and the cost times the given ratio for the candidates with these keys."""
 
     def limited(candidate: Candidate) -> Candidate:
         return replace(candidate, threads=1) if costs.keys.get(candidate.id) in won else candidate

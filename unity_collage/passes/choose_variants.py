@@ -74,7 +74,7 @@ class ChooseVariants:
         return worth_beside_shared([each.offer for each in found.known], self.least_saving, self.most_regret)
 
     def _in_parts(self, found: _Range, seconds: SplitCosts) -> list[bool]:
-        """Copies are measured only if some variant would be left out were they free."""
+        """Copies are measured only if some variant would be left out with free copies."""
         offers = [each.offer for each in found.known]
         if all(worth_beside_parts(offers, self.least_saving, lambda _count, _parts: 0.0)):
             return [True] * len(offers)
@@ -165,7 +165,7 @@ class _Range:
         left_out: set[str],
         splits: Mapping[tuple[int, Parts], Split],
     ) -> tuple[Split, ...]:
-        """The splits that the batches of variants which were left out need, and those that follow from them."""
+        """The splits that batches need in place of the variants that were left out, and the splits inside these."""
         counts = [next(iter(sizes.values())) for sizes in kept.values()]
         wanted: dict[int, Parts] = {}
         for each in self.known if self.axes is not None else ():
@@ -209,7 +209,7 @@ class _Range:
         return RangeClaim(tuple(sizes), expected, max(each.regret for each in sizes), least, tuple(splits))
 
     def _beyond(self, count: int, own: Mapping[int, float]) -> str:
-        """The function that computes so many samples in parts."""
+        """The function that computes ``count`` samples in parts."""
         name = next(iter(self.known[0].sizes))
         return f"{BEYOND}_{name}_{max(size for size in own if size < count)}"
 
@@ -260,7 +260,7 @@ def _with_remark(mod: IRModule, remark: str) -> IRModule:
 
 
 def _cleaned(mod: IRModule) -> IRModule:
-    """``mod`` without functions that nobody outside can call, and none of the others calls."""
+    """``mod`` without private functions that no other function calls."""
     public = [gvar for gvar, func in mod.functions_items() if "global_symbol" in (func.attrs or {})]
     roots = {gvar for gvar in public if isinstance(mod[gvar], relax.Function)}
     kept = {*public, *(inner for gvar in roots for inner in reached(cast(relax.Function, mod[gvar]), mod))}

@@ -26,7 +26,7 @@ from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 
 _MOST = 256
-"""How many kernels are timed in one session at most."""
+"""The most kernels that are timed in one session."""
 _CONTRADICTION = 1.3
 """Costs are doubted if a kernel costs more than this many times a kernel that computes all that it does and more."""
 
@@ -37,9 +37,9 @@ class ConfirmCosts:
     """Measure a kernel, its parts and its near rivals in the same minutes.
 
     EstimateCosts times kernels for the same operators in turns, but a fused kernel and its parts minutes apart. On a
-    shared machine their costs may be off by a half by then, and the plan depends on the difference. Also, the lowest of
-    many noisy costs are those that noise made low. So the kernels of the cheapest plan and those near it are timed
-    again, all together. Then the plan is searched again, until no new kernels appear.
+    shared machine their costs may then be off by half, and the plan depends on the difference. Also, the lowest of
+    many noisy costs are mostly too low. So the kernels of the cheapest plan and those near it are timed again, all
+    together. Then the plan is searched again, until no new kernels appear.
 
     Contradictions are timed again too: a kernel that costs much more than a kernel of the same backend that contains
     it. Otherwise a cost that is too high by accident would never come near the plan. If all kernels together became
@@ -53,7 +53,7 @@ class ConfirmCosts:
     margin: float = 0.25
     """A kernel is near the plan if the best plan with it costs at most this part of the kernel's cost more."""
     sessions: int = 2
-    """How often kernels are timed at most."""
+    """The most sessions in which kernels are timed."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return with_shares(mod, self.model, lambda func: self._confirmed(func, mod))
@@ -105,7 +105,7 @@ def contenders(
 ) -> list[str]:
     """Keys of the kernels in the cheapest plan, then of the ``doubted`` options, then of those near the plan.
 
-    The result is empty if there are no others than those in the plan. ``keys``: the cost key of each option, by id.
+    The result is empty if only the kernels of the plan would be in it. ``keys``: the cost key of each option, by id.
     Raises NoCover.
     """
     chosen, near = plan_and_near(problem, keys, margin)

@@ -52,7 +52,7 @@ class CorrectCosts:
     model: CostModel = field(default_factory=MeasuredCost)
     """The cost model of EstimateCosts."""
     programs: int = 4
-    """How many programs are built at most."""
+    """The most programs that are built."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         reason = why_not_runnable(mod)
@@ -68,7 +68,7 @@ class CorrectCosts:
                 "the kernels of the running program",
                 lambda: {key: asdict(cost) for key, cost in self._corrected(mod).items()},
             )
-        except CollageError as error:  # not stored: it may be possible next time
+        except CollageError as error:  # the failure is not stored: the next run may succeed
             warnings.warn(f"costs are not compared with the running program: {error}", stacklevel=2)
             return mod
         return with_costs(mod, {key: Cost(**cost) for key, cost in (found or {}).items()})

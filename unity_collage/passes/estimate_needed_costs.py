@@ -97,7 +97,7 @@ class EstimateNeededCosts:
             )
 
     def _with_more(self, func: relax.Function, costs: Costs, search: Search, mod: IRModule) -> Costs:
-        """``costs``, and those that another search has measured, as far as it has a plan."""
+        """``costs``, and those that another search has measured, if it has a plan."""
         try:
             more = lazy_costs(func, self.model, search, mod)
         except NoCover:
@@ -113,7 +113,7 @@ def _measured(costs: Costs) -> dict[str, Cost]:
 
 
 def _better(one: Cost, other: Cost) -> Cost:
-    """The cost that says more: what was measured, what is expected, a reason other than the budget, a bound."""
+    """The more certain of two costs, in this order: measured, expected, a reason other than the budget, a bound."""
     return min(
         one,
         other,

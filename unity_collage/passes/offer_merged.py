@@ -65,7 +65,7 @@ class OfferMerged:
         return func if known == given else COSTS.write(CANDIDATES.write(func, known), costs)
 
     def _plan(self, graph: DataflowGraph, known: Sequence[Candidate], costs: Costs) -> list[Candidate] | None:
-        """The kernels of the cheapest plan; None where there is none, as SearchPartition will say."""
+        """The kernels of the cheapest plan; None if there is no plan, which SearchPartition reports."""
         try:
             solution = solve(problem_of(graph, known, costs, self.redundant))
         except NoCover:
@@ -84,7 +84,7 @@ class OfferMerged:
 
 
 def _sized(found: Sequence[Merge]) -> list[Merge]:
-    """Those that get all their sizes from operands and results; a size between two parts may be neither."""
+    """The merges that get all their sizes from operands and results; a size between two parts may be in neither."""
     return [merge for merge in found if why_not_sized(merge.whole, get(merge.upper.backend)) is None]
 
 

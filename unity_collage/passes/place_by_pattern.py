@@ -29,7 +29,7 @@ class PlaceByPattern:
     rules: Sequence[tuple[Selector, Named]] = ()
     """Patterns of ``tvm.relax.dpl``, or predicates of a call, each with a device; the first match holds."""
     others: Named | None = None
-    """Where results of matches are read by calls that match no rule; None: those follow the match."""
+    """The device for calls that match no rule and read results of matches; None: they follow the match."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return placed(mod, self.rules, self.others)

@@ -5,7 +5,7 @@ Reads    ``R.hint_on_device``, ``R.to_vdevice``, VDevices of types, targets and 
          plan.
 Writes   the VDevice of every tensor type, ``R.to_vdevice`` where values cross, ``collage.devices`` for names, and
          ``collage.freely_placed`` for what no annotation has placed.
-Keeps    what is computed, and every annotation but the hints, whose places are in the types.
+Keeps    what is computed, and every annotation except the hints: the types now say where values are.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ class PlanDevices:
     targets: Sequence[Named] | Mapping[str, Named] | None = None
     """The devices that may be used, by priority, or by names for messages; None: the VDevices of the module."""
     default: Named | None = None
-    """Where values are that no annotation places; None: the first device, of equal ones the one with fewest tools."""
+    """The device of values that no annotation places.
+
+    None: the first device, of equal ones that with the fewest tools.
+    """
     host: Named | None = None
     """Where shapes and conditions are; None: the first CPU of ``targets``, or the host of the first target."""
     memories: Mapping[str, str] | None = None
-    """The memory that the global scope of a device is, by the device's name or label: no copy is needed within one."""
+    """The name of the memory behind the global scope of each device, by the device's name or label: within one memory
+    no copy is needed.
+    """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return planned(mod, self.targets, self.default, self.host, self.memories)

@@ -109,7 +109,7 @@ def normal_forms(functions: _Functions, rules: tuple[Rewrite, ...], mod: IRModul
 
 
 def _dimensioned(func: relax.Function, rules: tuple[Rewrite, ...], mod: IRModule) -> relax.Function:
-    """``func`` with symbolic dimensions where shapes are still unknown, and rewritten with what that tells."""
+    """``func`` with symbolic dimensions where shapes are still unknown, and rewritten again with these."""
     known = with_dimensions(func, mod)
     if known.same_as(func):
         return func

@@ -37,9 +37,9 @@ cores than half of their time on one core."""
 class ScheduleBranches:
     """Put each independent branch on a core of its own where the running program gets faster.
 
-    The program runs kernel by kernel in a process of its own, on one thread and on all. Branches whose kernels lose
-    much on all threads are put into stages, and the programs with and without stages run in turns. Slow stages are
-    dissolved if they cost much. The others stay if the program as a whole is faster. The result is stored in the
+    The program runs kernel by kernel in a process of its own, on one thread and on all. Branches with kernels that
+    scale badly to all threads are put into stages, and the programs with and without stages run in turns. Slow stages
+    are dissolved if they cost much. The others stay if the program as a whole is faster. The result is stored in the
     database of costs, so that each program is measured once.
 
     Where the cost model cannot run programs (a formula, or costs of another machine), the program does not change, and

@@ -57,18 +57,20 @@ class SearchPartition:
     seconds: float = 60.0
     """The time limit of the search for each function, without measuring."""
     estimator: CostModel | None = None
-    """The cost model that the search asks for what can still change the plan; not used where there are costs."""
+    """The cost model that the search asks for costs that can still change the plan; not used if there are costs."""
     assume_fusion_pays: bool = False
     """Whether to measure far less, on the assumption that one kernel costs less than its parts (as Relay Collage did).
     It does not always hold, so the plan is not proved, and its gap is larger."""
     settle_ties: bool = True
     """Whether kernels with overlapping intervals count as equally fast. Then the plan with the fewest transitions, the
-    fewest kernels, and the backends whose candidates come first is chosen. Ignored with ``greedy``."""
+    fewest kernels, and the backends that come first is chosen. Ignored with ``greedy``."""
     explain: bool = False
     """Whether to find the cheapest plan with every other candidate, and write ``collage.explanation``."""
     memory: MemoryGoal | None = None
-    """What is asked of the bytes that a plan holds; None: nothing. Raises NoPlan where no plan under a limit is found,
-    and says whether there is none."""
+    """The goal for the bytes that a plan holds; None: no goal.
+
+    The pass raises NoPlan if no plan under a limit is found, and says whether one exists.
+    """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
@@ -150,7 +152,9 @@ class SearchPartition:
         return lazy_costs(func, self.estimator, search, mod)
 
     def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Problem, Solution]:
-        """The search problem of the annotations of ``func``, that with all candidates, and the solution; raises NoPlan.
+        """The search problem of the annotations of ``func``, the one with all candidates, and the solution.
+
+        Raises NoPlan.
 
         Candidates that were not measured are not options of the first problem, but plans with them may be cheaper: in
         the second one they cost their lower bounds.
@@ -171,8 +175,8 @@ class SearchPartition:
     ) -> float:
         """The regret of ``solution``, as a part of its cost, if doubtful costs are wrong by their intervals.
 
-        It is that of the scenario in which the kernels of the plan cost as much as they may, and all others as little:
-        the worst one, if no other plan calls a kernel of this one more often.
+        The kernels of the plan are assumed to cost the most, and all others the least, that their intervals allow.
+        This is the worst case if no other plan calls a kernel of this one more often.
         """
         if not any(cost.is_doubtful for cost in costs.by_key.values()):
             return 0.0
@@ -230,8 +234,8 @@ def _explanation(
 def why_not_plan(costed: relax.Function, partitioned: relax.Function) -> str | None:
     """What is wrong with ``collage.plan`` of ``partitioned``, or None.
 
-    ``costed``: the same function after EstimateCosts. The problem is made anew from its candidates and costs, the plan
-    must answer that one, and its certificate is checked against it.
+    ``costed``: the same function after EstimateCosts. The problem is built again from its candidates and costs, the
+    plan must answer that problem, and its certificate is checked against it.
     """
     plan = PLAN.read(partitioned)
     if plan.certificate is None:

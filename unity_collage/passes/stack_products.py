@@ -1,4 +1,4 @@
-"""StackProducts: compute products of several rows with the same weights by one product.
+"""StackProducts: compute the products of several rows with the same weights as one product.
 
 Reads    the operators; run Prepare before, which makes one ``strided_slice`` of reading a row.
 Writes   one ``matmul`` of all the rows, and a ``strided_slice`` of it in place of each product.
@@ -101,7 +101,7 @@ def _leaf(expr: Expr, bindings: list[relax.Binding]) -> Expr:
 
 
 def _flat(call: Expr, bindings: list[relax.Binding]) -> Expr:
-    """A call whose operands are variables."""
+    """A call with variables as operands."""
     return map_operands(call, lambda operand: _leaf(operand, bindings), relax.BlockBuilder())
 
 
@@ -146,7 +146,7 @@ def _through_reshape(expr: Expr, values: Mapping[relax.Var, Expr]) -> Expr:
 
 
 def _without_gaps(group: Sequence[_Product]) -> bool:
-    """Whether the products together read adjacent rows without gaps, and more of them than any of them alone."""
+    """Whether the products together read adjacent rows without gaps, and more rows than each of them alone."""
     ordered = sorted(group, key=lambda product: product.first)
     end = ordered[0].last
     for product in ordered[1:]:
@@ -157,7 +157,9 @@ def _without_gaps(group: Sequence[_Product]) -> bool:
 
 
 def _together(group: Sequence[_Product]) -> Expr:
-    """One product of all rows: a matrix, or with the axes of the sliced value where those are more than the rows."""
+    """One product of all rows: of a matrix, or of a value with the axes of the sliced value if it has more than the
+    rows.
+    """
     some = group[0]
     first, last = min(product.first for product in group), max(product.last for product in group)
     shape = list(static_shape(some.rows.source) or ())

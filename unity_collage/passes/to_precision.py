@@ -48,8 +48,8 @@ class ToPrecision:
 
     conv(x, w) + b -> relu    becomes    relu(conv(x', w') + b'), all in float16
 
-    Products then have a narrow result, and kernels add up in float32 inside. None: for float16, whose target has to be
-    a GPU then.
+    Products then have a narrow result, and kernels add up in float32 inside. None means True for float16, which then
+    needs a GPU as target, and False for other types.
     """
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ from ..search import NoCover, Problem
 from ..search.auto import solve
 
 MOST = 8
-"""At how many samples kernels are measured at most."""
+"""The most samples at which kernels are measured."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.WeighSizes")
@@ -38,8 +38,8 @@ MOST = 8
 class WeighSizes:
     """Choose the plan of a function with free sizes by its expected cost, not by that of one size.
 
-    First the kernels of the plan for the middle size are asked for at each sample. A sample where the time does not
-    suffice for them is left out, and the plan names it. Then the search measures what can still change the plan.
+    First the kernels of the plan for the middle size are measured at each sample. If there is no time for a sample,
+    it is left out, and the plan names it. Then the search measures what can still change the plan.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
@@ -157,7 +157,7 @@ def _known_at(
     model: CostModel,
     asked: Mapping[int, Workload],
 ) -> dict[str, Cost]:
-    """Costs at ``sizes`` by key, which are there: those of the variant, then those of ``func`` at its own size."""
+    """Known costs at ``sizes`` by key: those of the variant, then those of ``func`` at its own size."""
     known: dict[str, Cost] = {}
     keys = {workload.key for workload in asked.values()}
     for other in mod.functions.values():

@@ -12,7 +12,7 @@ from .plan import VIEW as VIEW
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """These bindings could be one kernel of this backend, or no kernel where it is ``VIEW``."""
+    """These bindings could be one kernel of this backend, or need no kernel if the backend is ``VIEW``."""
 
     id: int
     backend: str
@@ -26,8 +26,10 @@ class Candidate:
     threads: int | None = None
     """How many threads of the pool run the kernel; None: its backend decides, up to all."""
     device: str = ""
-    """Where the kernel would run, as ``kind:index``; empty: there is one device. Where planning leaves the device of
-    bindings free, there is a candidate for each device, and the search chooses."""
+    """Where the kernel would run, as ``kind:index``; empty: there is one device.
+
+    If planning leaves the device of bindings free, each device has a candidate, and the search chooses.
+    """
 
     @property
     def title(self) -> str:

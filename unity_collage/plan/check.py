@@ -1,8 +1,8 @@
-"""Checks whether a plan is what it claims to be, for readers who doubt the search.
+"""Checks plans and their certificates independently of the search.
 
 A plan carries the problem that it answers (:mod:`.instance`) and a certificate. That is enough to check the plan of a
-saved program. With the annotated function that was searched, the problem itself is checked too: it is made anew from
-the annotations (:mod:`.posed`). Nothing here shares code with the searches.
+saved program. With the annotated function that was searched, the problem itself is checked too: it is built again
+from the annotations (:mod:`.posed`). Nothing here shares code with the searches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GIVEN = "the plan has no certificate: it was given, not searched"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the checker says of one plan, in a line."""
+    """The checker's verdict on one plan, in a line."""
 
     holds: bool
     text: str
@@ -34,7 +34,7 @@ class Finding:
 def checked(
     plan: Plan, stated: Problem | None = None, stated_samples: Sequence[PosedSample] | None = None
 ) -> Finding:
-    """What can be said of ``plan``; raises InvalidAnnotation if its problem cannot be read.
+    """The verdict on ``plan``; raises InvalidAnnotation if its problem cannot be read.
 
     ``stated``: the problem that the annotations of the searched function state, if they are at hand;
     ``stated_samples`` those that they state for each sample, if the plan is for all sizes.
@@ -67,7 +67,7 @@ def why_plan_does_not_hold(problem: Problem, plan: Plan) -> str | None:
 
 
 def _why_another_claim(problem: Problem, plan: Plan) -> str | None:
-    """Why the plan says something else than its certificate, or None."""
+    """Why the plan contradicts its certificate, or None."""
     certificate = plan.certificate
     assert certificate is not None
     claim = plan.tie_policy or certificate

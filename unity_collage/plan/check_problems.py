@@ -17,7 +17,7 @@ from .ranges import named
 
 
 def why_malformed(problem: Problem) -> str | None:
-    """Why ``problem`` is not one at all, or None."""
+    """Why ``problem`` is not well-formed, or None."""
     count = len(problem.sources)
     for node, sources in enumerate(problem.sources):
         if not all(0 <= source < node for source in sources):
@@ -59,7 +59,9 @@ def why_another_problem(own: Problem, stated: Problem) -> str | None:
 def why_samples_do_not_hold(
     problem: Problem, plan: Plan, stated: Sequence[PosedSample] | None = None
 ) -> str | None:
-    """Why a plan for all sizes does not cost what it says at its samples, or does not answer their weighted sum."""
+    """Why a plan for all sizes has another cost at its samples than it claims, or answers another problem than their
+    weighted sum.
+    """
     samples: list[PosedSample] = []
     for each in plan.at_samples:
         there, where = unpacked(each.problem), f"at {named(each.sizes)}"
@@ -91,7 +93,7 @@ def _why_other_samples(own: Sequence[PosedSample], stated: Sequence[PosedSample]
 
 
 def _why_another_frame(whole: Problem, there: Problem) -> str | None:
-    """How the problem at a sample differs from the weighted one besides costs."""
+    """How the problem at a sample differs from the weighted one apart from costs."""
     for field in ("sources", "free", "results", "redundant", "launch_seconds", "exclusions"):
         if getattr(whole, field) != getattr(there, field):
             return f"another problem: {field} differ"

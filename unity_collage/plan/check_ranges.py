@@ -1,7 +1,7 @@
 """Checks what plans for a range of sizes claim: their cost at each sample, and the regret there.
 
-The problems come from the plans, or are made anew from the annotations by :mod:`.posed`. Nothing here shares code with
-the searches, or with the pass that decides which variants stay.
+The problems come from the plans, or are built again from the annotations by :mod:`.posed`. Nothing here shares code
+with the searches, or with the pass that decides which variants stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stated = Callable[[str], Problem | None]
 
 
 def checked_range(plans: Mapping[str, Plan], name: str, fails: Mapping[str, bool], stated: Stated) -> Finding:
-    """What can be said of the range that the plan of the function ``name`` claims.
+    """The verdict on the range that the plan of the function ``name`` claims.
 
     ``fails``: for each function, whether its own plan does not hold.
     """
@@ -107,7 +107,7 @@ def _is_for(variant: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
 def _why_wrong_best(
     each: SizeClaim, plans: Mapping[str, Plan], fails: Mapping[str, bool], stated: Stated
 ) -> str | None:
-    """Why the cheapest static plan does not cost what is said, or is not proved as is said."""
+    """Why the cheapest static plan has another cost than claimed, or is not proved as claimed."""
     own = plans.get(each.variant)
     if own is not None:
         if fails[each.variant]:
@@ -133,7 +133,7 @@ def _why_wrong_best(
 def _why_wrong_run(
     each: SizeClaim, main: Plan, plans: Mapping[str, Plan], fails: Mapping[str, bool]
 ) -> str | None:
-    """Why what runs at a sample does not cost what is said."""
+    """Why the function that runs at a sample has another cost than claimed."""
     if each.runs == each.variant:
         cost = plans[each.runs].seconds if each.runs in plans else None
     elif _in_parts(main):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DIFFERS = "its outputs differ"
-"""How the reason begins for a program that computes something else than the first one."""
+"""Prefix of the reason for a program that computes something else than the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ProgramComparison:
     winner: str
     programs: tuple[ProgramTimes, ...]
     iterations: tuple[Prediction, ...] = ()
-    """The plans whose kernels were timed in the running program."""
+    """The plans with kernels that were timed in the running program."""
     predicted: float | None = None
     """Seconds of the winner by the costs of its kernels."""
     measured: float | None = None
@@ -47,7 +47,7 @@ class ProgramComparison:
     samples: int = 1
     """At how many sizes of open dimensions each program was timed; times are sums over them."""
     others: float = 0.0
-    """How many cores other processes kept busy meanwhile."""
+    """How many cores other processes kept busy during the comparison."""
 
     @property
     def additive_error(self) -> float | None:

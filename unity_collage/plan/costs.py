@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 """The origin of a cost that was not measured because the time was used up."""
 
 OUT_OF_TIME = "not measured: the budget of "
-"""How the reason begins of a cost that a budget has left out."""
+"""Prefix of the reason for a cost that was left out by a budget."""
 
 STOPPED = "not measured: it was stopped"
 """The reason of a cost that the user has left out."""
@@ -24,11 +24,13 @@ PACKED = "pack"
 
 
 EXPECTED = "expected"
-"""The origin of a cost that was not measured because the time was used up, but is known at another size of the same
-function, and scaled by the lower bounds."""
+"""The origin of a cost that was not measured because the time was used up.
+
+It is a cost at another size of the same function, scaled by the lower bounds.
+"""
 
 NOT_NEEDED = "not needed"
-"""The origin of what stands for a cost that nobody has asked for, since only one plan is possible: it says nothing."""
+"""The origin of a placeholder for a cost that was not needed, since only one plan is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Cost:
     reason: str = ""
     """Why there is no cost; empty where there is one."""
     is_doubtful: bool = False
-    """Whether other work of the machine disturbed the measurement, so that it is worth another one."""
+    """Whether other work of the machine disturbed the measurement, so that it should be repeated."""
     bound: float | None = None
     """A lower bound in seconds of a kernel that was not measured: it cannot be in the plan, or time was used up."""
 
@@ -70,7 +72,7 @@ Point = tuple[int, float]
 def at_size(points: Sequence[Point], nbytes: int) -> float:
     """The seconds for a value of ``nbytes``, between ``points``, which ascend: linear in the logarithm of the size.
 
-    Outside of them they are those of the nearest point, so one point holds for all sizes.
+    Outside of the points the nearest one counts, so a single point holds for all sizes.
     """
     after = bisect_left(points, (nbytes, -math.inf))
     if after in (0, len(points)):
@@ -99,17 +101,17 @@ class Costs:
     keys: dict[int, str] = field(default_factory=dict[int, str])
     """The cost key of each candidate, by its id."""
     launch_seconds: float = 0.0
-    """The VM's overhead for a call of a kernel whose backend is not in ``launches``."""
+    """The VM's overhead for a call of a kernel of a backend that is not in ``launches``."""
     launches: dict[str, float] = field(default_factory=dict[str, float])
     """The same overhead by backend."""
     transitions: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
-    """What a value costs that one backend writes and another reads, by ``"writer>reader"`` (:func:`at_size`)."""
+    """The cost of a value that one backend writes and another reads, by ``"writer>reader"`` (:func:`at_size`)."""
     exclusions: tuple[str, ...] = ()
     """Pairs of backends that cannot be in one plan, as ``"one|other"``."""
     skipped: tuple[str, ...] = ()
     """The steps that were left out because the cost model cannot do them, each with its reason."""
     copies: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
-    """What it costs to copy a value from one device to another, by ``"from>to"`` (:func:`at_size`)."""
+    """The cost of copying a value from one device to another, by ``"from>to"`` (:func:`at_size`)."""
     samples: tuple[SampleCosts, ...] = ()
     """Of a function that is weighed over several sizes: the costs at each. ``by_key`` has their weighted sums then."""
 

@@ -34,7 +34,7 @@ from .regrets import grouped
 from .weighed import problem_at
 
 _CLOSED = 1e-9
-"""Up to which gap a search says that no plan is cheaper."""
+"""A gap of at most this part counts as none: no plan is cheaper."""
 
 Ties = Mapping[int, Sequence[Sequence[int]]]
 """The candidates that tie with each chosen one, by id, as :func:`unity_collage.search.ties.tied_with` finds them."""
@@ -249,7 +249,7 @@ def _remarks(
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
-    """The distinct kernels whose cost was replaced by what they took in the running program."""
+    """The distinct kernels whose cost was replaced by their time in the running program."""
     found: dict[str, str] = {}
     for candidate in candidates:
         cost = costs.of(candidate.id)

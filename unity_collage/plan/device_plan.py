@@ -11,7 +11,7 @@ from .plan import VIEW
 
 @dataclass(frozen=True, slots=True)
 class DeviceKernel:
-    """A kernel that the choice counts on; SearchPartition chooses again among the kernels of its device."""
+    """A kernel that the choice of devices assumes; SearchPartition chooses again among the kernels of its device."""
 
     backend: str
     label: str

@@ -10,7 +10,7 @@ from .pairing import Kernels, own_names, paired
 from .plan import Plan
 
 LEAST_DIFFERENCE = 1e-3
-"""Where plans differ by less than this part of their cost, no part of the difference is named."""
+"""If plans differ by less than this part of their cost, no shares of the difference are given."""
 
 
 class Change(str, Enum):
@@ -77,7 +77,7 @@ class BackendDifference:
 
     @property
     def seconds(self) -> float:
-        """By how much its kernels cost more in the second plan, since they are others or cost something else."""
+        """By how much its kernels cost more in the second plan, because the kernels or their costs differ."""
         return _seconds(self.second) - _seconds(self.first)
 
 
@@ -109,7 +109,7 @@ class PlanDifference:
 
     @property
     def between_seconds(self) -> float:
-        """What is left of the difference without the kernels: launches, and transitions between backends."""
+        """The rest of the difference: launches, and transitions between backends."""
         return self.seconds - sum(part.seconds for part in self.parts)
 
     @property
@@ -148,7 +148,7 @@ class PlanDifference:
     def share(self, seconds: float) -> float | None:
         """The part of ``seconds`` in the whole difference; None where the plans cost about the same.
 
-        All parts and ``between_seconds`` add up to 1. A part that goes the other way has a negative share.
+        All parts and ``between_seconds`` add up to 1. A part with the opposite sign has a negative share.
         """
         if abs(self.seconds) <= LEAST_DIFFERENCE * max(self.first.seconds, self.second.seconds):
             return None

@@ -28,7 +28,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """The value of type ``kind`` that :func:`encode` made ``data`` of."""
+    """The value of type ``kind`` from the ``data`` of :func:`encode`."""
     return _converter().structure(data, kind)
 
 

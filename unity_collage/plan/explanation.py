@@ -1,4 +1,4 @@
-"""Explanation: for every candidate of a function, why it became a kernel or why not, as plain data.
+"""Explanation: why each candidate of a function became a kernel or did not, as plain data.
 
 The *best-through* cost of a candidate is that of the cheapest valid plan that contains it. Its *regret* is the
 difference to the cost of the chosen plan. If the cost of the candidate alone fell by its regret, it would be chosen.
@@ -81,7 +81,7 @@ class ExplainedCandidate:
     exact: bool = True
     """False: ``best_through`` and ``regret`` are lower bounds."""
     saved: float | None = None
-    """By what part its cost must fall for it to be chosen; with 1 or more it would not be chosen at no cost."""
+    """The part of its cost that it must save to be chosen; with 1 or more it would not be chosen even at no cost."""
     within_noise: bool = False
     """Whether it may be as cheap as the chosen kernels within the measured intervals."""
     hidden: tuple[int, ...] = ()
@@ -109,7 +109,7 @@ class ExplainedKernel:
     ties: tuple[tuple[int, ...], ...] = ()
     """Groups of candidates that could replace it, and that cost the same within the measured intervals."""
     inputs: tuple[int, ...] = ()
-    """The bindings whose values it reads, without the inputs of the function."""
+    """The bindings that it reads, without the inputs of the function."""
     script: int | None = None
     """The position of its operators as TVMScript in ``Explanation.texts``; equal kernels share the first one's."""
     source: int | None = None
@@ -145,7 +145,7 @@ class Proof:
     tie_seconds: float = 0.0
     """By how many seconds the plan costs more than the cheapest one, because the policy settled ties."""
     unproved: float = 0.0
-    """By what part of its cost another plan may be cheaper, as far as the proof reaches."""
+    """The part of its cost by which another plan may be cheaper by what is proved."""
 
 
 @dataclass(frozen=True)

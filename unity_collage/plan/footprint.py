@@ -14,9 +14,9 @@ from .memory import PAGE
 
 
 def footprint_of(graph: DataflowGraph, candidates: Iterable[Candidate]) -> Footprint:
-    """What the values of a function take: those of unknown size take nothing.
+    """The bytes of the values of a function; values of unknown size count as 0.
 
-    What a library packs and its scratch are not known before its kernels are built, and are not counted.
+    Packed weights and scratch memory of a library are not known before its kernels are built, and are not counted.
     """
     return Footprint(
         sizes=tuple(0 if node.is_host else _nbytes(node.var) for node in graph.nodes),

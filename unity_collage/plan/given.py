@@ -1,10 +1,10 @@
-"""GivenPlan: kernels that somebody has chosen, by the names of their bindings, as a file of JSON or typed by hand.
+"""GivenPlan: kernels that a user has chosen, by the names of their bindings, from a file of JSON.
 
-A report, which ``compile --report plan.json`` writes, is such a file. By hand the least is
+A report, which ``compile --report plan.json`` writes, is such a file. The smallest file is
 
     {"main": {"kernels": [{"backend": "onednn", "bindings": ["lv", "lv1"]}]}}
 
-with the ``label`` and ``threads`` of a kernel if it should have these and no others.
+A kernel may also have a ``label`` and ``threads``; without them any label, and the threads of our plan, are taken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GivenKernel:
     bindings: tuple[str, ...]
     """The names of its bindings in the normal form of the model, as ``explain`` shows them."""
     label: str = ""
-    """What the kernel is called; empty: as its backend calls it."""
+    """The label of the kernel; empty: that of its backend."""
     threads: int | None = None
     """How many threads run it; None: as in our plan."""
 
@@ -36,7 +36,7 @@ GivenPlan = Mapping[str, tuple[GivenKernel, ...]]
 
 
 def read_json(path: Path) -> GivenPlan:
-    """The plan in a file of JSON; raises CollageError with the place where it is none."""
+    """The plan in a file of JSON; raises CollageError with the place that is wrong."""
     expected = "a plan in JSON, as compile --report plan.json writes it, nor a partitioned module (.py)"
     text = text_in(path, expected)
     try:

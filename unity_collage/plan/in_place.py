@@ -22,7 +22,10 @@ class InPlace:
     """The kernels of a plan, timed in the running program."""
 
     kernels: tuple[KernelTime | None, ...]
-    """In the order of the plan. None: it runs side by side with others, not exactly once, or not with these inputs."""
+    """In the order of the plan.
+
+    None for a kernel that runs side by side with others, not exactly once, or not with these inputs.
+    """
     side_by_side: float
     """Seconds of all branches that run side by side."""
     program: float | None
@@ -30,9 +33,11 @@ class InPlace:
     medians: float
     """Seconds of all kernels of the program: the sum of their medians."""
     together: float
-    """The median over the runs of the seconds of all kernels together: far more where the machine was disturbed."""
+    """The median over the runs of the sum of all kernels, in seconds: far more than ``medians`` if the machine was
+    disturbed.
+    """
     runs: int
     """How many runs were timed kernel by kernel."""
     threads: int
     since: float | None = None
-    """When an earlier compile has taken these times, in seconds since the epoch; None: they are of now."""
+    """When an earlier compile has taken these times, in seconds since the epoch; None: this compile has."""

@@ -1,4 +1,4 @@
-"""A search problem as one text, so that a plan carries the question that it answers.
+"""A search problem as one text, so that a plan carries the problem that it answers.
 
 It is JSON, compressed: with thousands of candidates it stays short enough for an attribute of a function.
 """

@@ -27,8 +27,11 @@ class MemorySpace:
     weights: int = 0
     """The bytes of constants, which stay."""
     held: int = 0
-    """The bytes that TVM's allocator has taken after a run. It keeps what is free, by size, for later values. Those of
-    other functions are added for each call, and both branches of an ``If``: then it is an upper bound."""
+    """The bytes that TVM's allocator holds after a run.
+
+    It keeps free memory, by size, for later values. The bytes of other functions are added for each call, and those
+    of both branches of an ``If``: then this is an upper bound.
+    """
 
     @property
     def curve(self) -> tuple[int, ...]:
@@ -55,7 +58,7 @@ class PlanMemory:
     """
 
     kernels: tuple[str, ...] = ()
-    """What each kernel is called, in the order in which they run."""
+    """The name of each kernel, in the order in which they run."""
     spaces: tuple[MemorySpace, ...] = ()
     """By device and scope, that of the first device first."""
     unknown: int = 0
@@ -68,7 +71,7 @@ class PlanMemory:
 
     @property
     def largest(self) -> MemorySpace | None:
-        """The space in which the peak is reached; None where there is no memory."""
+        """The device and scope with the peak; None if no memory is used."""
         return max(self.spaces, key=lambda space: space.peak, default=None)
 
     @property
@@ -81,7 +84,7 @@ class PlanMemory:
 
 
 def in_pages(nbytes: int) -> int:
-    """``nbytes`` as TVM's pooled allocator takes them."""
+    """``nbytes`` rounded up to the pages of TVM's pooled allocator."""
     return -(-nbytes // PAGE) * PAGE
 
 
@@ -102,7 +105,7 @@ def nbytes_in(text: str | int) -> int:
 
 
 def memory_goal(limit: str | int | None, objective: Mapping[str, float] | None) -> MemoryGoal | None:
-    """The goal of a limit in bytes and of an objective; None if nothing is asked. Raises CollageError.
+    """The goal for a limit in bytes and an objective; None if neither is given. Raises CollageError.
 
     ``objective`` has the weights of ``latency``, for each second, and of ``memory``, for each byte of the peak.
     """
@@ -118,7 +121,10 @@ def memory_goal(limit: str | int | None, objective: Mapping[str, float] | None) 
 
 
 def _weights_of(objective: Mapping[str, float] | None) -> dict[str, float]:
-    """The weights of ``latency`` and of ``memory``; raises CollageError for others, and for what is not a number."""
+    """The weights of ``latency`` and of ``memory``.
+
+    Raises CollageError for other names, and for values that are not numbers.
+    """
     if not objective:
         return {"latency": 1.0, "memory": 0.0}
     try:

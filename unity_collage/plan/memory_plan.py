@@ -1,4 +1,4 @@
-"""The plan of a function under a limit of memory, or with a price for memory."""
+"""The plan of a function under a limit of memory, or with a weight for memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def within_memory(
     candidates: Iterable[Candidate],
     goal: MemoryGoal,
 ) -> tuple[Solution, str]:
-    """The plan for ``goal``, and what is known of it; ``plans``: the cheapest one, and the one that ties prefer.
+    """The plan for ``goal``, with remarks; ``plans``: the cheapest one, and the one that the policy for ties prefers.
 
     The latter is the result if it is as good as the best. Raises NoPlan if no plan under the limit is found, and
     CollageError if the search chooses devices: the bytes of each depend on the plan then.
@@ -67,5 +67,5 @@ def _said(found: BoundedPlan, goal: MemoryGoal, peak: int, graph: DataflowGraph)
 
 
 def _together(graph: DataflowGraph) -> str:
-    """Of several devices the search knows the sum."""
+    """With several devices the search limits their sum."""
     return " on all devices together" if len(places_of(graph)) > 1 else ""

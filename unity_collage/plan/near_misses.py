@@ -14,7 +14,7 @@ _STEPS = 8
 
 
 def near_misses_of(graph: DataflowGraph, found: Iterable[Unrecognised]) -> tuple[NearMiss, ...]:
-    """Those of ``found`` whose binding still exists, by name and operator, each with the chain that it is in."""
+    """The near misses among ``found`` with a binding that still exists, by name and operator, each with its chain."""
     by_name = {node.var.name: node for node in graph.nodes}
     times = Counter(node.var.name for node in graph.nodes)
     placed = [

@@ -1,4 +1,4 @@
-"""Which kernels of two plans compute the same part of the model, found by the names of the model's values."""
+"""Pairs the kernels of two plans that compute the same part of the model, by the names of the model's values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Place = tuple[int, int]
 def paired(first: Plan, second: Plan) -> list[Group]:
     """The kernels of both plans in groups that compute the same values, in the order of the first plan.
 
-    Kernels with the same values are a group first. Those that are left are in a group if they have a value in common.
+    First, kernels with the same values form a group. The others are in a group if they have a value in common.
     Names that Relax has counted are compared only where both plans have the same names. Kernels without another name
     are matched by their order and operators.
     """
@@ -121,7 +121,7 @@ class _Groups:
                     self._join(*pair)
 
     def _mark(self, place: _Place, kernel: PlannedKernel) -> str:
-        """What a kernel is compared by: its group, or its operators."""
+        """The key of a kernel for comparisons: its group, or its operators."""
         return kernel.label if self._is_alone(place) else f"group {self._root(place)}"
 
     def found(self) -> list[Group]:

@@ -1,4 +1,4 @@
-"""What is known of virtual devices beside TVM's VDevice: names, free parts, memory, what was chosen by default."""
+"""Facts of virtual devices that TVM's VDevice lacks: names, free parts, memory, parts chosen by default."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class NamedDevice:
     """Facts of one VDevice of the module; the list of them has the order of ``global_infos["vdevice"]``."""
 
     name: str = ""
-    """What users and messages call the device; empty: its label, such as ``llvm:1``."""
+    """The name of the device for users and in messages; empty: its label, such as ``llvm:1``."""
     free: tuple[str, ...] = ()
-    """The ``PARTS`` that this VDevice does not say, although TVM gives each a value."""
+    """The ``PARTS`` that this VDevice leaves free, although TVM gives each a value."""
     memory: str = ""
-    """The name of the memory that its scope is. VDevices with one name share it; empty: a memory of its own."""
+    """The name of the memory of its scope. VDevices with the same name share the memory; empty: a memory of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreelyPlaced:
-    """Values that no annotation has placed in some parts: a later plan may choose these parts anew."""
+    """Values for which no annotation specifies some parts of the place: a later plan may choose these parts again."""
 
     on: int
-    """The VDevice that the values got, by its position; a value that is elsewhere now has been placed by somebody."""
+    """The VDevice that the values got, by its position; a value that is elsewhere now was placed by the user."""
     free: tuple[str, ...]
     """The ``PARTS`` that were chosen by default."""
     values: tuple[str, ...]

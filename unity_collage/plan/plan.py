@@ -14,7 +14,7 @@ from .memory import PlanMemory
 from .ranges import PlanAtSample, RangeClaim
 
 VIEW = "view"
-"""Instead of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
+"""In place of a backend, for bindings that return their operand: they need no kernel and cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RunnerUp:
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """What a run of a kernel computes and moves, as its operators are written."""
+    """The arithmetic and the bytes of a run of a kernel, as its operators are written."""
 
     flops: float
     """Operations of its convolutions and products by the direct algorithm, two for a multiply-add."""
@@ -112,7 +112,7 @@ class DeclinedBindings:
 
 
 def hidden_by_limits(declined: Sequence[DeclinedBindings]) -> Iterator[str]:
-    """In a line, which groups were not offered as candidates because of a limit of a rule."""
+    """One line about the groups that were not offered as candidates because of a limit of a rule."""
     limits = [group for group in declined if group.condition == "limit"]
     if limits:
         places = len({binding for group in limits for binding in group.bindings})
@@ -152,7 +152,7 @@ class Plan(Shown):
     algorithm: str = ""
     visited_states: int = 0
     launch_seconds: float = 0.0
-    """For a call of a kernel whose backend is not in ``launches``."""
+    """For a call of a kernel of a backend that is not in ``launches``."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """For a call of a kernel, by backend, where that differs."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -184,7 +184,9 @@ class Plan(Shown):
     expected: int = 0
     """How many of its kernels were not measured: what they cost follows from another size of the same function."""
     doubt: float = 0.0
-    """By what part of its cost another plan may be cheaper: some costs were measured while others used the machine."""
+    """The part of its cost by which another plan may be cheaper, because costs were measured while other processes
+    used the machine.
+    """
     branches: SideBySide | None = None
     comparison: ProgramComparison | None = None
     """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""
@@ -213,7 +215,7 @@ class Plan(Shown):
         return replace(timed, measured_seconds=times.program)
 
     def predicted(self, kernel: PlannedKernel) -> float | None:
-        """What a profile compares the time of a kernel with: the seconds of its cost and its launch, if it has one."""
+        """The seconds to compare the time of a kernel in a profile with: its cost and its launch, if it has a cost."""
         if not kernel.seconds:
             return None
         return kernel.seconds + self.launches.get(kernel.backend, self.launch_seconds)

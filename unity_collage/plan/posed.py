@@ -1,8 +1,8 @@
 """The search problem that the annotations of a function state, for the checker of plans.
 
-It is made anew from the bindings, ``collage.candidates`` and ``collage.costs``, not by :mod:`.problem`, which makes the
-problem that is searched. So a fault there is a difference here. Three things are asked of the same code: the graph of
-the bindings, what TVM compiles without a kernel, and the cost of a transition between two measured sizes.
+It is built from the bindings, ``collage.candidates`` and ``collage.costs``, independently of :mod:`.problem`, which
+makes the problem that is searched. So a fault there shows as a difference. Both share the code for three things: the
+graph of the bindings, what TVM compiles without a kernel, and the cost of a transition between two measured sizes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .costs import UNKNOWN, Cost, Costs, at_size
 from .problem import possible_without_kernels
 
 DRIFT = 0.025
-"""By what part costs that were not timed in turns may differ by chance, if any was timed."""
+"""The part by which costs that were not timed in turns may differ by chance, if any was timed."""
 
 Way = frozenset[int]
-"""What must be there so that a value can be made."""
+"""The values that must exist so that a value can be computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def _leavable(
 ) -> set[int]:
     """The bindings that a plan may leave behind.
 
-    The VM evaluates some. TVM compiles what is in no measured candidate. If a result cannot be made of these and the
-    measured candidates, what is missing on the way with the fewest missing values may be left behind too.
+    The VM evaluates some. TVM compiles what is in no measured candidate. If a result cannot be computed from these
+    and the measured candidates, the way with the fewest missing values is taken, and these may be left behind too.
     """
     possible = possible_without_kernels(graph)
     inside = {index for option in measured for index in range(len(graph)) if option.inside >> index & 1}

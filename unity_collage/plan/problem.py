@@ -19,8 +19,11 @@ from .costs import Cost, Costs
 from .weighed import transition_seconds
 
 _DRIFT = 0.025
-"""By what part two costs may differ by chance if they were not timed in turns. On shared machines kernels differ by
-more from hour to hour. Plans that differ by less are ties, which the policy settles (fewer kernels)."""
+"""The part by which two costs may differ by chance if they were not timed in turns.
+
+On shared machines kernels differ by more from hour to hour. Plans that differ by less are ties, which the policy
+settles (fewer kernels).
+"""
 
 
 def problem_of(
@@ -29,8 +32,8 @@ def problem_of(
     """The search problem: measured candidates, and bindings that may be left behind.
 
     Those are bindings that the VM evaluates for free, and operators without a measured candidate for which TVM has a
-    kernel. A used-up budget may leave a value only inside of kernels: an operator without which there is no plan may be
-    left behind too.
+    kernel. If the budget ran out, a value may be computed only inside of measured kernels: then an operator without
+    which there is no plan may be left behind too.
     """
     options: list[Option] = []
     candidates = list(candidates)
@@ -124,7 +127,8 @@ def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
 
 
 def _ways(graph: DataflowGraph, options: Sequence[Option], free: IndexSet) -> list[list[IndexSet]]:
-    """For each binding, the ways to compute it: the values that each option reads which writes it, or it itself.
+    """For each binding, the ways to compute it: the values read by each option that writes it, or by the binding
+    itself.
 
     An option does not write what only its own nodes read.
     """

@@ -1,4 +1,4 @@
-"""What plans for a range of sizes claim: what they cost at each sample, and how much a plan of its own would save."""
+"""The claims of plans for a range of sizes: the cost at each sample, and how much a plan of its own would save."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..search.certificate import Certificate
 
 BEYOND, OF_NONE = "main_beyond", "main_of_none"
-"""How functions are called that compute a batch in parts: for more samples than some variant has, and for none."""
+"""Names of functions that compute a batch in parts: for more samples than some variant has, and for no samples."""
 
 
 def computes_in_parts(function: str) -> bool:
@@ -31,7 +31,7 @@ class PlanAtSample:
 
 @dataclass(frozen=True, slots=True)
 class SizeClaim:
-    """What runs at one sample, and what the cheapest plan for this size alone costs."""
+    """What runs at one sample, and the cost of the cheapest plan for this size alone."""
 
     sizes: Mapping[str, int]
     weight: float
@@ -55,7 +55,7 @@ class SizeClaim:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A batch in two parts: so many samples, computed as two numbers of samples."""
+    """A batch in two parts: a number of samples, computed as two smaller numbers of samples."""
 
     whole: int
     parts: tuple[int, int]

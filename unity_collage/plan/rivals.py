@@ -54,7 +54,7 @@ def explained_kernels(
 def _with_margin(
     kernel: ExplainedKernel, rivals: Sequence[ExplainedCandidate], seconds: float, without: Through | None
 ) -> ExplainedKernel:
-    """``kernel`` with its margin, which the cheapest plan ``without`` it costs more, and a rival in that plan.
+    """``kernel`` with its margin, by which the cheapest plan ``without`` it costs more, and a rival in that plan.
 
     Some rival is in that plan, and no rival in it has a regret above the margin.
     """

@@ -24,8 +24,8 @@ from .ranges import named
 def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequence[str]) -> Cost:
     """The weighted sum of the costs of a kernel at several samples, with these ``names``.
 
-    A kernel that is refused at one of them has no cost. One whose cost is not known at some has a lower bound, if it
-    has one at each of these.
+    A kernel that is refused at one of them has no cost. A kernel with unknown costs has a lower bound, if it has one
+    at each sample without a cost.
     """
     runs = min((cost.runs for cost in costs if cost.runs), default=0)
     for cost, name in zip(costs, names, strict=True):
@@ -65,7 +65,7 @@ def weighed_costs(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
 
 
 def transition_seconds(graph: DataflowGraph, costs: Costs, points: Sequence[Point]) -> tuple[float, ...]:
-    """What each value of ``graph`` costs between two backends: at its size, or weighed over its sizes."""
+    """The cost of each value of ``graph`` between two backends: at its size, or weighed over its sizes."""
     if not costs.samples:
         return tuple(at_size(points, nbytes_of(node.var)) for node in graph.nodes)
     weights = [sample.weight for sample in costs.samples]
@@ -74,7 +74,7 @@ def transition_seconds(graph: DataflowGraph, costs: Costs, points: Sequence[Poin
 
 
 def seconds_at(func: relax.Function, sample: SampleCosts, points: Sequence[Point]) -> tuple[float, ...]:
-    """What each value of ``func`` costs between two backends at one sample."""
+    """The cost of each value of ``func`` between two backends at one sample."""
     return tuple(at_size(points, nbytes) for nbytes in _nbytes_at(func, tuple(sample.sizes.items())))
 
 

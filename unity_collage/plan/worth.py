@@ -1,4 +1,4 @@
-"""Which sample sizes are worth a plan of their own, by expected cost. Plain data in and out."""
+"""Decides by expected cost which sample sizes get a plan of their own. Plain data in and out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Parts = tuple[int, int]
 """Two numbers of samples, whose sum is a batch."""
 
 Copies = Callable[[int, Parts], float]
-"""The seconds that slices and concatenations cost, if so many samples are computed as these parts."""
+"""The seconds of slices and concatenations, if a number of samples is computed as these parts."""
 
 LEAST_SAVING = 0.02
 """The part of the expected cost that a variant has to save."""
@@ -39,8 +39,9 @@ class Offer:
 def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regret: float) -> list[bool]:
     """Which of the variants stay beside one plan for all sizes.
 
-    That with the greatest saving comes first. One stays if it saves at least ``least_saving`` of the expected total of
-    all samples at that point, or if the shared plan would lose more than ``most_regret`` of the best cost there.
+    The variant with the greatest saving comes first. A variant stays if it saves at least ``least_saving`` of the
+    expected total of all samples. It also stays if the shared plan would lose more than ``most_regret`` of the best
+    cost there.
     """
     stays = [False] * len(offers)
     total = fsum(offer.weight * offer.shared for offer in offers)

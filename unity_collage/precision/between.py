@@ -1,4 +1,4 @@
-"""Which values lie between two products: those are worth storing in fewer bits."""
+"""Finds values between two products: storing these in fewer bits pays off."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .operators import Role, is_float32, role_of
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The values of one block as its products and their readers see them."""
+    """The values of one block, by the products and readers that they are between."""
 
     readers: dict[relax.Var, list[Expr]]
     """The values of the bindings that read a variable, once for each time."""
     between: frozenset[relax.Var]
-    """What a product's result reaches and what reaches a product: computed from one, read by another."""
+    """The values that are computed from one product and read, directly or not, by another."""
     order: dict[relax.Var, int]
     """When a variable is bound."""
 
     def stays_wide(self, var: relax.Var) -> bool:
-        """Whether no kernel stores ``var``: it is not between products, or its only reader can have it in a register.
+        """Whether no kernel stores ``var``: it is not between products, or its only reader can keep it in a register.
 
-        Of the operands of one reader, one can: the last, since the others are there before.
+        A reader can keep one operand in a register: the last, since the others are computed before.
         """
         if var not in self.between:
             return True

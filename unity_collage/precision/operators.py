@@ -1,4 +1,4 @@
-"""What each operator wants of its operands' precision."""
+"""Which precision each operator needs for its operands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FUSING = frozenset(
 )  # fmt: skip
 
 SELECTING = frozenset({"nn.relu"})
-"""Fusing operators that round nothing: what is narrow already stays so, as in MOVING."""
+"""Fusing operators that round nothing: narrow operands stay narrow, as in MOVING."""
 
 
 _SAFE = frozenset(

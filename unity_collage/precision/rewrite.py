@@ -22,7 +22,7 @@ def rewritten(func: relax.Function, dtype: str) -> relax.Function:
 
 
 def with_new_blocks(func: relax.Function, blocks: Sequence[relax.BindingBlock]) -> relax.Function:
-    """The function with other blocks, without what nothing reads."""
+    """The function with other blocks, without unused bindings."""
     body = relax.SeqExpr(blocks, func.body.body)
     made = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
     return relax.analysis.remove_all_unused(made)
@@ -50,7 +50,7 @@ def _rewritten_block(block: relax.BindingBlock, dtype: str) -> relax.BindingBloc
 
 
 class _Block:
-    """Values in their two forms. A value has the form it was computed in, and gets the other when it is asked for."""
+    """Values in their two forms. A value has the form in which it was computed; the other form is made on demand."""
 
     def __init__(self, bindings: Sequence[relax.Binding], dtype: str) -> None:
         self.bindings: list[relax.Binding] = []
@@ -170,7 +170,7 @@ class _Block:
 
 
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
-"""How the narrow form of a variable is named."""
+"""The name of the narrow form of a variable."""
 
 
 def _fields(expr: Expr) -> list[Expr]:

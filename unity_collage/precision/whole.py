@@ -1,4 +1,6 @@
-"""The rewriting of whole networks: whatever is safe in 16 bits reads and writes them, all else is between casts."""
+"""The rewriting of whole networks: operators that are safe in 16 bits read and write 16 bits, all others are between
+casts.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class _Block:
         self.only_narrow: dict[Expr, None] = {}
         """Variables without a float32 form."""
         self.beyond: dict[Expr, None] = {}
-        """float32 variables that may be beyond the range of the narrow type: their constants are."""
+        """float32 variables that may exceed the range of the narrow type, because a constant in them does."""
         self._builder = relax.BlockBuilder()
 
     def add(self, binding: relax.Binding) -> None:
@@ -78,7 +80,7 @@ class _Block:
             leaf for leaf in _leaves(value) if isinstance(leaf, ir.GenericConst) and is_float32(leaf)
         ]
         adds = name_of(value) in ADDITIVE
-        counting = [each for each in constants if not adds or is_number(each)]  # a tiny bias is no epsilon
+        counting = [each for each in constants if not adds or is_number(each)]  # a tiny bias: no epsilon
         if any(is_too_small(constant, self.dtype) for constant in counting):
             return True
         if name_of(value) == "clip":

@@ -1,9 +1,10 @@
-"""A child process that is asked questions, and started again after it has ended.
+"""A child process that serves requests, and is started again after it has ended.
 
 Messages are JSON, a line each way, over a socket of the process's own. :class:`.process.Process` is one process,
-:class:`Child` asks one, and :func:`.serving.serve` is the other end. A process sends ``{"ready": true}`` when it has
-imported what it needs. While it works on a question it may send ``{"stage": ..., "key": ...}``. If it ends or falls
-silent, the parent then knows what it was busy with. The parent logs the errors that the process logs (:mod:`.log`).
+:class:`Child` sends it requests, and :func:`.serving.serve` is the other end. A process sends ``{"ready": true}``
+when it has imported what it needs. While it works on a request it may send ``{"stage": ..., "key": ...}``. If it then
+ends or falls silent, the parent knows what it was busy with. The parent logs the errors that the process logs
+(:mod:`.log`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .process import ENDING_SECONDS, STARTING_SECONDS, Ending, Garbled, Gone, Me
 LOGGER = logging.getLogger(__name__)
 
 Reply = Message
-"""What a child answers; it has a ``reason`` when the child could not do what was asked."""
+"""The reply of a child; it has a ``reason`` if the child could not do what was requested."""
 
 STARTING, ASKED = "starting", "reading the question"
 """Stages before the process sends one."""
@@ -39,7 +40,9 @@ class NoAnswer(Exception):
 
 
 class Child:
-    """Asks a process that runs ``module``. It starts with the first question, and again after it has ended.
+    """Sends requests to a process that runs ``module``.
+
+    It starts with the first request, and again after it has ended.
 
     Use as a context manager.
     """
@@ -104,7 +107,7 @@ class Child:
             failure = self._gone()
         except Garbled:
             failure = NoAnswer("something wrote to the connection of the process", self.stage)
-        except KeyboardInterrupt:  # the rest of this answer must not be read as that to the next question
+        except KeyboardInterrupt:  # the rest of this reply must not be read as the reply to the next request
             self.close()
             raise
         self.close()
@@ -112,7 +115,7 @@ class Child:
         raise failure
 
     def _started(self) -> Process:
-        """The process. One that has ended since its last answer, or has sent something since, is replaced."""
+        """The process. If it has ended, or has sent something, since its last reply, it is replaced."""
         if self._process is not None and self._is_ready and not self._process.is_silent:
             LOGGER.info("%s has ended or sent something unasked, and is started again", self._module)
             self.close()

@@ -18,7 +18,7 @@ from contextlib import suppress
 from ..machine.environment import environment, on_usable_cores, usable_cores
 
 _PASSED_ON = frozenset({"PYTEST_CURRENT_TEST", "PYTHONPATH", "TMPDIR", "XDG_CACHE_HOME"})
-"""Environment variables that a fork may have in another value than the template: no library has read them before."""
+"""Environment variables that may differ between a fork and the template: no library has read them before the fork."""
 
 _ANSWER_BYTES = 32
 
@@ -95,7 +95,7 @@ class _Template:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has started it, and not one that this is a fork of."""
+        """Whether this process has started it, rather than a process that this one was forked from."""
         return self._owner == os.getpid()
 
     @property
@@ -147,7 +147,9 @@ _LOCK = threading.RLock()
 _templates: list[_Template] = []
 """The template of this process, if it has one."""
 _failures: list[int] = []
-"""The processes whose template has ended by itself: each process of theirs is started anew from then on."""
+"""The processes whose template has ended by itself: from then on each of their processes is started without a
+template.
+"""
 
 
 def prepare(loaded: Sequence[str]) -> None:
@@ -185,7 +187,7 @@ def forked(
             return None
         try:
             return _templates[0].fork(module, connection, output, wanted)
-        except OSError:  # such as where it has just ended
+        except OSError:  # for example if it has just ended
             return None
 
 

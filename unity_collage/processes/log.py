@@ -25,7 +25,7 @@ class _Sender(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         trace = traceback.format_exc() if sys.exc_info()[0] is not None else ""
         message = {_LOGGER: record.name, "message": record.getMessage(), "traceback": trace}
-        with suppress(OSError):  # the parent has ended, which the next answer finds out
+        with suppress(OSError):  # the parent has ended, which the next reply finds out
             self._say(message)
 
 

@@ -86,7 +86,7 @@ class Process:
                 found = forked(module, theirs.fileno(), self._report.fileno(), wanted, loaded)
             self._supervisor = found or self._started(module, theirs.fileno(), wanted)
         self._received = b""
-        with suppress(Gone):  # the first question finds out
+        with suppress(Gone):  # the first request finds out
             self.send(hello)
 
     def _started(self, module: str, connection: int, wanted: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -21,7 +21,7 @@ Say = Callable[[Message], None]
 def serve(make: Callable[[dict[str, Any]], Callable[[dict[str, Any]], Reply]]) -> None:
     """Answer requests until the parent closes the connection; ``make`` turns the hello into the answering function.
 
-    An exception is a reply whose reason is its last line: a foreign compiler or kernel has failed.
+    An exception becomes a reply with its last line as reason: a foreign compiler or kernel has failed.
     """
 
     def ready(hello: dict[str, Any], _connection: int, say: Say) -> Callable[[Message], None]:

@@ -8,8 +8,8 @@ CONNECTION. The supervisor ends the fork and all its descendants, those with a s
 * it gets SIGTERM, or
 * the process PARENT, which started it, has ended in whatever way.
 
-It reads what the fork and its descendants print, keeps the end of it in memory, and writes the fields of
-:class:`.process.Ending` as the last line of its own standard error.
+It reads the output of the fork and its descendants, and keeps the end of it in memory. The last line of its own
+standard error has the fields of :class:`.process.Ending`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _READ_BYTES, _KEPT_BYTES = 1 << 20, 1 << 14
 """How much of the output is read at once, and how much of its end is kept."""
 
 _CHECK_SECONDS = 1.0
-"""How often a system without pidfd_open looks whether the parent still runs."""
+"""How often, in seconds, a system without pidfd_open checks whether the parent still runs."""
 
 
 def adopt_orphans() -> None:
-    """Let descendants whose parent ends become children of this process."""
+    """Let descendants become children of this process when their parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children() -> list[int]:
-    """The children of this process, of all its threads; ended ones that nobody has waited for are among them."""
+    """The children of this process, of all its threads; zombies are among them."""
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # the thread has ended since
@@ -49,14 +49,14 @@ def children() -> list[int]:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """Kill these children. Wait for their ends then: with :func:`adopt_orphans` their children are ours after that."""
+    """Kill these children. Wait for their ends afterwards: with :func:`adopt_orphans` their children become ours."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 class _Supervisor:
-    """The supervisor's side of the fork ``pid``, whose output comes from the descriptor ``output``."""
+    """The supervisor's side of the fork ``pid``; its output comes from the descriptor ``output``."""
 
     def __init__(self, pid: int, parent: int, output: int, signals: int):
         self._pid, self._parent = pid, parent

@@ -1,6 +1,6 @@
 """A process with TVM loaded, which forks others: ``python -m unity_collage.processes.template CONNECTION MODULE...``.
 
-To import TVM and the MODULEs takes seconds. :mod:`.forking` starts one template in a process, and asks it for
+Importing TVM and the MODULEs takes seconds. :mod:`.forking` starts one template in a process, and asks it for
 each process that needs them. The fork becomes a :mod:`.supervisor`, as if it had been started by itself. The template
 has one thread, and has loaded no library that makes kernels. It ends when its parent does.
 
@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 20
 
 
 def _become(request: dict[str, Any], connection: int, output: int) -> list[str]:
-    """Make this fork what a new process would be; the arguments of the supervisor."""
+    """Give this fork the state of a new process; returns the arguments of the supervisor."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
@@ -62,9 +62,9 @@ def main(connection: int, loaded: Sequence[str]) -> None:
     for module in loaded:
         import_module(module)
     gc.collect()
-    gc.freeze()  # the collector of a fork would write to all that it shares
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here
-    # The connection alone would not tell: a fork of the parent may have a copy of its other end.
+    gc.freeze()  # the garbage collector of a fork would write to the memory that it shares
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process does not wait for the forks
+    # The connection alone does not show the end of the parent: a fork of the parent may hold a copy of the other end.
     life = os.pidfd_open(os.getppid())
     with socket.socket(fileno=connection) as parent:
         with suppress(ConnectionError):  # a parent that has ended is noticed below

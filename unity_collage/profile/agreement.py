@@ -1,4 +1,4 @@
-"""Whether a program computes what another runtime computes of the same file, on given or drawn inputs."""
+"""Compares the results of a program with those of another runtime for the same file, on given or random inputs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .peers.runtimes import EAGER, ONNX_RUNTIME
 Inputs = Mapping[str, np.ndarray]
 
 DRAWN_EXTENT = 2
-"""The extent of a symbolic dimension of drawn inputs."""
+"""The extent of a symbolic dimension of random inputs."""
 
 _TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
 _TOLERANCE = 1e-3
-"""The largest error over a result's range. It is the program's: the rounding of many kernels adds up."""
+"""The largest error as a part of a result's range. It is for whole programs: the rounding of many kernels adds up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Agreement:
 
 
 def reference_of(model: str | Path) -> str:
-    """The runtime that knows the right results of a file; raises CollageError if it is not installed."""
+    """The runtime whose results for a file are the reference; raises CollageError if it is not installed."""
     eager = Path(model).suffix == ".pt2"
     package, title = ("torch", "PyTorch") if eager else ("onnxruntime", "ONNX Runtime")
     if find_spec(package) is None:
@@ -83,7 +83,7 @@ def results_of(program: Program, inputs: Inputs) -> list[np.ndarray]:
 
 
 def reference_results(model: str | Path, inputs: Inputs) -> list[np.ndarray]:
-    """The results of the runtime that knows the right ones; raises CollageError where it cannot run the model."""
+    """The results of the reference runtime; raises CollageError if it cannot run the model."""
     with RuntimeProcess(reference_of(model), model, inputs, runtime.num_threads()) as process:
         return list(process.outputs())
 

@@ -19,7 +19,7 @@ from .side_by_side import distinct_kernels, lane_events, lane_kernels
 from .timing_points import Call, TimedRegion
 
 TRACED = 3
-"""How many runs are kept one by one, for a trace."""
+"""How many single runs are kept for a trace."""
 
 SIDE_BY_SIDE = "branches side by side"
 """The label of a kernel that runs branches side by side, a core each."""
@@ -36,7 +36,7 @@ Site = tuple[int, int]
 
 @dataclass(slots=True)
 class Series:
-    """What the turns gave, in seconds."""
+    """The readings of all turns, in seconds."""
 
     plain: list[float] = field(default_factory=list[float])
     """Runs of the program itself."""
@@ -45,7 +45,7 @@ class Series:
     gaps: list[list[float]] = field(default_factory=list[list[float]])
     """For each of other runs with timing points, the seconds between its readings."""
     pauses: list[float] = field(default_factory=list[float])
-    """Between the last of these runs, those of one turn."""
+    """The seconds between the runs of the last turn."""
     lanes: list[Any] = field(default_factory=list[Any])
     """For each of these runs, the readings of the lanes of branches side by side, in nanoseconds."""
 
@@ -58,7 +58,7 @@ def profile_of(
     machine: Machine | None = None,
     stages: Mapping[str, StageClocks] | None = None,
 ) -> Profile:
-    """The profile of a program whose runs pass the branches ``path``; ``stages``: those of branches side by side."""
+    """The profile of a program for runs through the branches ``path``; ``stages``: those of branches side by side."""
     runs = [decoded(regions, path, gaps) for gaps in series.gaps]
     reading = statistics.median(seconds for _, readings in runs for seconds in readings)
     sites = [(timed.region, timed.step) for timed in runs[0][0]]
@@ -68,7 +68,7 @@ def profile_of(
     inside = {
         name: lane_kernels(clocks, plans.get(kernels[name].calls[0].function), series.lanes)
         for name, clocks in (stages or {}).items()
-        if name in kernels and len(kernels[name].calls) == 1  # the readings are those of the last call
+        if name in kernels and len(kernels[name].calls) == 1  # the readings of the last call
     }
     return Profile(
         tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
@@ -164,7 +164,7 @@ def _cost(planned: PlannedKernel | None, plan: Plan | None) -> float | None:
 
 
 def _not_compared(called: Iterable[ProfiledCall], plans: Mapping[str, Plan]) -> Iterator[str]:
-    """Which functions of a run have costs that its times cannot be compared with, and why."""
+    """The functions of a run with costs that cannot be compared with its times, and why."""
     for function in dict.fromkeys(call.function for call in called):
         if function in plans and (reason := plans[function].why_not_compared) is not None:
             yield f"{function} has no costs here: {reason}"
@@ -190,7 +190,7 @@ def _events(
     stages: Mapping[str, StageClocks],
     inside: Mapping[str, Sequence[ProfiledKernel]],
 ) -> tuple[Event, ...]:
-    """The kernels of the last runs, which were one after the other; ``described``: the calls of a run in order."""
+    """The kernels of the last consecutive runs; ``described``: the calls of a run in order."""
     count = min(TRACED, len(series.pauses) + 1)
     pauses = [*series.pauses[len(series.pauses) - count + 1 :], 0.0]
     events: list[Event] = []

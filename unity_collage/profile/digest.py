@@ -1,4 +1,4 @@
-"""What the database stores measurements of a program under: its digest, and the backends of its kernels."""
+"""The key of a program's measurements in the database: its digest, and the backends of its kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def planned_backends(mod: IRModule) -> set[str]:
 
 
 def program_digest(mod: IRModule) -> str:
-    """A digest of the functions of a module: of their bindings and the order of those, but not of attributes."""
+    """A digest of the functions of a module: of their bindings in order, without attributes."""
     functions = {
         gvar: relax.Function(func.params, func.body, func.ret_ty, func.is_pure)
         if isinstance(func, relax.Function)

@@ -26,9 +26,9 @@ from .result import Profile
 from .timing_points import TimingPoints
 
 TURNS = 16
-"""How many turns the program has at most with timing points and without them, after a first one that does not count."""
+"""The most turns of the program with timing points and without them, after a first one that does not count."""
 LEAST_TURNS = 2
-"""How many turns a program has that is slow for the seconds that are allowed."""
+"""How many turns a program has if it is slow for the time that is allowed."""
 _LEAST_RUNS, _MOST_RUNS = 3, 1000
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -45,9 +45,9 @@ def profile(
 ) -> Profile:
     """The profile of a program on these inputs, measured for about ``seconds``.
 
-    ``target``: what it was compiled for. ``database``: has the peaks of this machine, if they are known. ``store``: has
-    the object code of its kernels. ``mod``: the module whose kernels are timed, if it is not that
-    of the program. Raises CollageError with the reason where the program cannot be profiled.
+    ``target``: what it was compiled for. ``database``: has the peaks of this machine, if they are known. ``store``:
+    has the object code of its kernels. ``mod``: the module with the kernels that are timed, if it is not that of the
+    program. Raises CollageError with the reason where the program cannot be profiled.
     """
     if program.device != CPU:
         raise CollageError("kernels are timed one by one on CPUs only: on a GPU Nsight Systems shows them")

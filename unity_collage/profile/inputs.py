@@ -20,7 +20,7 @@ _PICKS = frozenset({"relax.argmax", "relax.argmin", "relax.argsort", "relax.topk
 """Operators whose integers are indexes of their operand, whatever its numbers are."""
 
 _MOST_SETS = 4
-"""At how many sizes programs are compared at most: the least, the greatest, and those spread between them."""
+"""The most sizes at which programs are compared: the least, the greatest, and others spread between them."""
 
 
 def why_not_runnable(mod: IRModule) -> str | None:
@@ -102,7 +102,7 @@ def _dummies(func: relax.Function) -> list[np.ndarray]:
 
 
 def _of_sizes(main: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
-    """A function that takes what ``main`` takes where its open dimensions have these sizes, by name."""
+    """A function with the parameters of ``main`` at these sizes of its open dimensions, by name."""
     known: dict[Any, int] = {}
     for var in relax.analysis.defined_symbolic_vars(main):
         if var.name not in sizes:

@@ -16,7 +16,7 @@ from .instrument import called_kernels, instrumented
 from .programs import ProgramWorker
 
 _TURNS = 10
-"""How many turns each program has, or each number of threads; the first one is a warm-up."""
+"""How many turns each program, or each number of threads, has; the first one is a warm-up."""
 _SECONDS = 0.05
 """About how long a program runs in one turn."""
 

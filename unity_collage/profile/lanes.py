@@ -1,8 +1,8 @@
 """Times the kernels of branches that run side by side: each lane of a stage reads the clock between its kernels.
 
-A stage is one kernel with a parallel loop over its lanes (:mod:`unity_collage.lowering.branches.merge`). Threads cannot
-share the list of readings, so each reading has a place of its own in memory, whose address is in the code. Such a
-program runs in this process only, and the places hold the last run.
+A stage is one kernel with a parallel loop over its lanes (:mod:`unity_collage.lowering.branches.merge`). Threads
+cannot share the list of readings, so each reading has a place of its own in memory, and the code has its address.
+Such a program runs in this process only, and the places hold the readings of the last run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StageClocks:
 
 @dataclass(frozen=True, slots=True)
 class LaneClocks:
-    """A module whose stages read the clock, and where the readings are."""
+    """A module with stages that read the clock, and the arrays of the readings."""
 
     module: IRModule
     stages: Mapping[str, StageClocks]

@@ -11,7 +11,7 @@ from .result import Profile, ProfiledCall
 
 
 def with_times(plans: Mapping[str, Plan], profile: Profile) -> dict[str, Plan]:
-    """The ``plans`` of a program, those that the ``profile`` has passed with the times of their kernels.
+    """The ``plans`` of a program; those that the profiled run passed have the times of their kernels.
 
     If the run passed one plan only, the time of the whole program is that of the profile: then all times of the plan
     were measured together.
@@ -22,7 +22,7 @@ def with_times(plans: Mapping[str, Plan], profile: Profile) -> dict[str, Plan]:
         for call in kernel.calls:
             if kernel.label == SIDE_BY_SIDE:
                 stages[call.function] = stages.get(call.function, 0.0) + call.seconds
-            elif kernel.label:  # others are not in the plan
+            elif kernel.label:  # other kernels are not in the plan
                 calls.setdefault((call.function, call.layers), []).append(call)
     passed = {*stages, *(function for function, _ in calls)}
     found = dict(plans)

@@ -43,7 +43,7 @@ class ProgramWorker:
         timeout_seconds: float = TIMEOUT_SECONDS,
         model: IRModule | None = None,
     ):
-        """``model``: the module that all programs are of, which names their devices if there are several."""
+        """``model``: the module that all programs were made from, which names their devices if there are several."""
         self._devices = () if model is None else places_of(model)
         self._signature = None
         if model is not None and self._devices:
@@ -83,7 +83,7 @@ class ProgramWorker:
     ) -> dict[str, list[float]] | str:
         """The median, or another percentile, of the seconds of a run of each program, by round; or why there are none.
 
-        A round has at least so many ``runs`` of each program.
+        A round has at least ``runs`` runs of each program.
         """
         request = {"ask": "turns", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
         reply = self._ask({**request, "percentile": percentile, "runs": runs})

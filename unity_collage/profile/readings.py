@@ -16,7 +16,7 @@ _DIFFERENT = "the program cannot be profiled: its kernels differ from run to run
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a kernel in a run: when it began, in seconds since the first reading, and how long it took."""
+    """A call of a kernel in a run: its beginning and its length, both in seconds, the first since the first reading."""
 
     region: int
     step: int
@@ -70,7 +70,7 @@ class Runs:
     gaps: list[list[float]]
     """From each reading of a run to the next one."""
     pauses: list[float]
-    """From the last reading of each run but the last to the first one of the next: this is the caller's."""
+    """The seconds from the last reading of each run to the first one of the next run: time of the caller."""
     lanes: list[Any]
     """For each run, what ``after_run`` returned."""
 
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def take_announcements() -> None:
-    """Register the function that branches announce themselves to; call it before such a program runs."""
+    """Register the function with which branches announce themselves; call it before such a program runs."""
     tvm_ffi.register_global_func(ENTER, _entered.append, override=True)
 
 

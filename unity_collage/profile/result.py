@@ -34,7 +34,7 @@ class ProfiledKernel:
 
     name: str
     backend: str
-    """``runtime`` for functions of the runtime that are no kernels of a backend."""
+    """The backend; ``runtime`` for functions of the runtime that are not kernels of a backend."""
     label: str
     """Its operators; empty for kernels that are not in the plan."""
     calls: tuple[ProfiledCall, ...]
@@ -107,11 +107,14 @@ class Profile:
     seconds: float
     """The median of a run of the program itself, without timing points."""
     overhead: float
-    """By how many seconds a run takes longer with timing points, in the faster quarter of the runs, where other work of
-    the machine disturbs least; noise may make it negative."""
+    """The seconds that timing points add to a run, in the faster quarter of the runs, which other work of the machine
+    disturbs least. Noise may make it negative.
+    """
     run_kernel_seconds: float
-    """The median over the runs of all kernels of a run together. On a busy machine the medians add up to less, since
-    few kernels of a run are disturbed."""
+    """The median of the sums of all kernels in a run.
+
+    On a busy machine the sum of the kernels' medians is smaller, since few kernels of a run are disturbed.
+    """
     reading_seconds: float
     """What one timing point costs; this is subtracted from the time of each kernel."""
     readings: int
@@ -132,7 +135,7 @@ class Profile:
         return sum(kernel.seconds for kernel in self.kernels)
 
     def share(self, kernel: ProfiledKernel) -> float:
-        """The part of a kernel in the time of all kernels."""
+        """The time of a kernel as a part of the time of all kernels."""
         return kernel.seconds / self.kernel_seconds if self.kernel_seconds else 0.0
 
 
@@ -147,8 +150,8 @@ def with_limits(kernel: ProfiledKernel, machine: Machine | None) -> ProfiledKern
 def least_seconds(work: KernelWork, machine: Machine) -> float | None:
     """The roofline of one call: its direct arithmetic, or reading its bytes from the nearest caches that hold them.
 
-    The peaks are those that were measured, of all threads, without the margins of lower bounds. None for contractions
-    of other types than float32, whose peak is not measured.
+    The peaks were measured with all threads, and have no margins as those of lower bounds do. None for contractions
+    of other types than float32: their peak is not measured.
     """
     if work.dtype not in ("", "float32"):
         return None

@@ -36,7 +36,7 @@ class Call:
 
 
 Step = Call | int | None
-"""A call of a kernel; the number of the region of a function that is called; None: a branch, which announces itself."""
+"""A call of a kernel, or the number of the region of a called function; None for a branch, which announces itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TimedRegion:
 
     function: str
     steps: tuple[Step, ...]
-    """What has a reading of the clock behind it."""
+    """A step that is followed by a reading of the clock."""
 
 
 @dataclass(slots=True)

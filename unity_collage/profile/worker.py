@@ -66,7 +66,7 @@ class LoadedPrograms:
     def _turns(
         self, names: list[str], rounds: int, round_seconds: float, percentile: float, runs: int
     ) -> dict[str, Any]:
-        """The ``percentile`` of the seconds of a run of each program, by round of at least so many ``runs``."""
+        """The ``percentile`` of the seconds of a run of each program, by round of at least ``runs`` runs."""
         programs = {name: partial(self._timed, name, runs) for name in names}
         found = in_turns(programs, rounds, round_seconds, PAUSE_SECONDS, percentile=percentile)
         return {"medians": found}
@@ -90,7 +90,7 @@ class LoadedPrograms:
 
 
 def _summed(parts: list[list[float]]) -> list[float]:
-    """Times whose percentiles are the sums of those of ``parts``."""
+    """Times with percentiles that are the sums of those of ``parts``."""
     places = np.linspace(0, 1, min(map(len, parts)))
     return np.sum([np.quantile(part, places) for part in parts], axis=0).tolist()
 

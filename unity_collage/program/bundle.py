@@ -1,4 +1,4 @@
-"""A folder with a program and every library that it needs besides those of the system: for programs in C and C++."""
+"""A folder with a program and every library that it needs except those of the system, for callers in C and C++."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if runtime.collage_open(program.encode()) is None:
     sys.exit(runtime.collage_error().decode())
 print(json.dumps(sorted({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line})))
 """
-"""Opens a program as a caller in C does, and tells which libraries that has mapped."""
+"""Opens a program as a caller in C does, and prints the libraries that it has mapped."""
 
 
 def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
@@ -74,7 +74,7 @@ def why_no_bundle(folder: str | Path) -> str | None:
 
 
 def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
-    """Copy the libraries into ``folder``, and write which they are."""
+    """Copy the libraries into ``folder``, and write a list of them."""
     try:
         ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
         needed = [str(path.resolve()) for path in (ffi, *libraries.needed_by(backends))]
@@ -87,7 +87,7 @@ def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
         shutil.copyfile(path, folder / path.name)
     manifest = {
         "program": PROGRAM,
-        # What the others need comes first: it is found by its name once it is loaded.
+        # Libraries that others need come first: a loaded library is found by its name.
         "libraries": [*(name for name in copied if name not in first), *first],
         "stand_ins": {name: path.name for name, path in stand_ins.items()},
         "environment": _environment(backends),
@@ -96,7 +96,7 @@ def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
 
 
 def _mapped(needed: Sequence[str], program: Path) -> list[str]:
-    """The libraries that are not the system's and that opening the program maps, in a process of its own."""
+    """The libraries other than the system's that are mapped when a process of its own opens the program."""
     command = [sys.executable, "-I", "-S", "-c", _TRACE, json.dumps(needed), str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -122,13 +122,13 @@ def _opened(backends: Sequence[str]) -> list[Path]:
 
 
 def _stand_ins(backends: Sequence[str]) -> Mapping[str, Path]:
-    """Libraries that take the place of what the system of the bundle may lack, by the names of that."""
+    """Replacements for libraries that the system of the bundle may lack, by the names of these."""
     vendors = [vendor for name in backends if (vendor := VENDORS[name]) is not None]
     path = libraries.own_library("openmp")
     return {vendor.system_library: path for vendor in vendors if vendor.system_library and path is not None}
 
 
 def _environment(backends: Sequence[str]) -> Mapping[str, str]:
-    """What is set while vendors' libraries are loaded."""
+    """The environment variables that are set while vendors' libraries are loaded."""
     vendors = [vendor for name in backends if (vendor := VENDORS[name]) is not None]
     return {key: value for vendor in vendors for key, value in vendor.environment.items()}

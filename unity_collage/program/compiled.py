@@ -82,11 +82,11 @@ class Program(Shown):
     ) -> None:
         """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
 
-        ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
-        ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this process's.
-        ``machine``: what a saved program tells about the machine that compiled it. ``device``: :attr:`device`, if it is
-        not that of the target. ``devices``: :attr:`devices`, if it has several; ``targets``: those of kernels besides
-        ``target``.
+        ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the
+        inputs. ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this
+        process's. ``machine``: what a saved program records about the machine that compiled it. ``device``:
+        :attr:`device`, if it is not that of the target. ``devices``: :attr:`devices`, if it has several; ``targets``:
+        those of kernels besides ``target``.
         """
         self._executable = executable
         self._relink = relink
@@ -113,7 +113,7 @@ class Program(Shown):
         self._again: Callable[[], Program] | None = None
         self.plan = plan
         self.kept_since: float | None = None
-        """When an earlier compile has made it, in seconds since the epoch; None: this one has, or it was loaded."""
+        """When an earlier compile made it, in seconds since the epoch; None if this process compiled or loaded it."""
         self._binding: Callable[..., Program] | None = None
         self._profiling: Callable[..., Profile] | None = None
         self.explanation = explanation
@@ -162,8 +162,8 @@ class Program(Shown):
     def mod(self) -> IRModule | None:
         """The final IRModule; None for a loaded program.
 
-        If an earlier compile has made the program, the model is compiled again when the module is asked for. Raises
-        CollageError where that gives other plans by now, since the model or its costs have changed.
+        If an earlier compile made the program, reading this attribute compiles the model again. Raises CollageError
+        if the plans differ then, because the model or its costs have changed.
         """
         if self._mod is None and self._again is not None:
             again = self._again()
@@ -234,7 +234,7 @@ class Program(Shown):
 
     def benchmark(self, /, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
         """The seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, and runs."""
-        import statistics  # with what it needs it takes as long to import as a small program to load
+        import statistics  # importing it takes as long as loading a small program
 
         run = self.prepared(*args, **named)
         timed = runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=20, min_seconds=seconds)
@@ -251,7 +251,7 @@ class Program(Shown):
             machine = self._machines.started()
             machine["save_function"]("main", _PREPARED, True, *self._arguments(args, named))
             run = machine[_PREPARED]
-        elif self.device == CPU:  # TVM's machine would copy what it saves to its first device
+        elif self.device == CPU:  # TVM's VM would copy the saved arguments to its first device
             run = tvm_ffi.convert(partial(self._main, *self._arguments(args, named)))
         else:
             with self._memory.stream_of(args, named):
@@ -327,7 +327,7 @@ class Program(Shown):
         for target in self._targets:
             if reason := why_not_here(instruction_sets(target)):
                 raise CollageError(f"the program cannot run here: {reason}")
-        with self._starting:  # threads that call a new program at once start one machine
+        with self._starting:  # threads that call a new program at the same time start one VM
             if "_machines" not in self.__dict__:
                 for place in self.devices:
                     memory_of(place)  # says why there is none
@@ -372,9 +372,7 @@ class Program(Shown):
             found = with_functions_of_tvm(lambda: self._main(*arguments))
         except CollageError:
             raise
-        except (
-            Exception
-        ) as error:  # kernels of others fail in their own ways, and their error becomes the reason
+        except Exception as error:  # kernels of libraries raise errors of many kinds, which become the reason
             raise CollageError(f"the program failed: {first_line(error)}") from error
         if self.signature is not None and self.signature.shared:
             return with_own_memory(found, self.signature.shared, self._memory)
@@ -401,7 +399,7 @@ class Program(Shown):
 
 
 def _kernels(plans: Mapping[str, Plan] | None) -> dict[str, list[Any]]:
-    """What is computed by which kernels, by function."""
+    """The plan of each function, by its name."""
     return {
         name: [(kernel.backend, kernel.label, kernel.bindings, kernel.threads) for kernel in plan.kernels]
         for name, plan in (plans or {}).items()

@@ -35,9 +35,9 @@ class DeviceFacts(TypedDict):
     capability: str
     """The compute capability that it was compiled for, such as ``9.0``."""
     name: str
-    """What the GPU is called, if there was one where the program was compiled; else empty."""
+    """The name of the GPU on which the program was compiled; empty if there was none."""
     backends: list[str]
-    """The native backends whose kernels it calls: they share one library of this package."""
+    """The native backends of the kernels that it calls: they share one library of this package."""
 
 
 class Facts(TypedDict):
@@ -62,7 +62,7 @@ class Facts(TypedDict):
     wheels: dict[str, str]
     """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
     torch: list[str]
-    """The operators of PyTorch that it calls. Programs that were saved before there were such calls lack it."""
+    """The operators of PyTorch that it calls. Older programs lack this field."""
     ffi: str
     """The version of TVM's FFI."""
     version: str
@@ -70,9 +70,9 @@ class Facts(TypedDict):
     machine: dict[str, str]
     """The machine that compiled it, as in fingerprints of costs."""
     device: DeviceFacts | None
-    """The GPU that it runs on; None for the CPU. Programs that were saved before there were others lack it."""
+    """The GPU that it runs on; None for the CPU. Older programs lack this field."""
     devices: list[str]
-    """The devices that it numbers, such as ``cpu:1``. Programs that were saved before there were several lack it."""
+    """The devices that it numbers, such as ``cpu:1``. Older programs lack this field."""
     plan: str
     """The plans, for :func:`plans_in`; compressed, since a process that runs the program does not read them."""
 
@@ -131,7 +131,7 @@ def plans_in(facts: Facts) -> dict[str, Plan]:
 
 
 def backends_in(facts: Facts) -> list[str]:
-    """The native backends whose kernels the program calls."""
+    """The native backends of the kernels that the program calls."""
     device = facts.get("device")
     if device:
         return device["backends"]
@@ -161,8 +161,8 @@ def _one(target: Target | None) -> list[Target]:
 def why_not_here(facts: Facts) -> str | None:
     """Why a program cannot run on this processor or with the installed libraries, or None; loads nothing.
 
-    Another version of a library may compute something else from what a program says to it, and the program was
-    measured and checked with the one that it names.
+    The program was measured and checked with the versions that it names. With another version of a library it may
+    compute something else.
     """
     processor = facts["processor"]
     if processor not in ("", here := os.uname().machine):

@@ -23,9 +23,9 @@ from .facts import Facts, backends_in, device_in, devices_in, plans_in, why_not_
 def load(path: str | Path) -> Program:
     """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
 
-    The file is verified first, and what the program needs of the processor and of the libraries: a library that was cut
-    or changed would end the process, as would an instruction that the processor lacks. It is a warning if the program
-    was measured for another number of threads than this process uses.
+    The file is verified first, and so are the processor and the libraries that the program needs: a truncated
+    library, or an instruction that the processor lacks, would end the process. A warning is given if the program was
+    measured for another number of threads than this process uses.
     """
     if not Path(path).is_file():
         raise CollageError(not_a_file(path))
@@ -64,7 +64,7 @@ def _loaded(file: BinaryIO, path: str | Path) -> Program:
 def kept_program(file: BinaryIO) -> Program:
     """The program in a verified open file that a compile has kept, with its plans.
 
-    As a new program it starts when it runs first, and then says if it is for another processor.
+    Like a new program it starts with its first run, and then raises an error if it is for another processor.
     """
     facts: Facts = facts_in(file)
     program = _program(_Later(partial(_module_in, file, facts, "the kept program")), file, facts)
@@ -74,7 +74,7 @@ def kept_program(file: BinaryIO) -> Program:
 
 @dataclass(frozen=True)
 class _Later:
-    """Stands for the executable of a program until that is needed."""
+    """A stand-in for the executable of a program, which is loaded when it is needed."""
 
     jit: Callable[[], Any]
     """Returns its module, as TVM's executables do."""
@@ -94,7 +94,7 @@ def _program(executable: Any, file: BinaryIO, facts: Facts) -> Program:
 
 
 def _module_in(file: BinaryIO, facts: Facts, path: str | Path) -> Any:
-    """The module in an open file, after all that it needs; ``path`` names it in messages."""
+    """The module in an open file, loaded after the libraries that it needs; ``path`` names it in messages."""
     _refuse(path, why_not_here(facts))
     runtime.load_tvm_runtime()
     for place in devices_in(facts) or (device_in(facts),):
@@ -111,7 +111,7 @@ def _refuse(path: str | Path, reason: str | None) -> None:
 
 
 def _why_slower_here(threads: int | None) -> str | None:
-    """Why a program that was measured for so many threads may not be the fastest in this process, or None."""
+    """Why a program that was measured for ``threads`` threads may not be the fastest in this process, or None."""
     here = runtime.num_threads()
     if threads is None or threads == here:
         return None

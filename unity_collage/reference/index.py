@@ -40,7 +40,7 @@ def _dynamic_strided_slice(x: np.ndarray, begin: Value, end: Value, strides: Val
 
 
 def _gather_elements(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """For each index the element at its own place, but with the index along one axis; other axes may be shorter."""
+    """For each index the element at the same place, except for the index along one axis; other axes may be shorter."""
     axis = int(call.attrs.axis)
     return x[_places(x, indices, axis)]
 

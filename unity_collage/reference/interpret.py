@@ -19,8 +19,8 @@ def run(
     """The outputs of ``func``: a tuple is flattened, and a shape is returned as a tensor of its sizes.
 
     ``mod`` has the functions that ``func`` calls. An output may share memory with an input or a constant. Without
-    ``rounds``, results of operators whose type is a float of less than 32 bits stay float32, those of ``func`` too.
-    Raises Unsupported with the reason if numpy cannot evaluate an operator.
+    ``rounds``, results with a float type of less than 32 bits stay float32, also the results of ``func``. Raises
+    Unsupported with the reason if numpy cannot evaluate an operator.
     """
     return _flat(_Interpreter(mod, rounds).call(func, inputs, {}))
 

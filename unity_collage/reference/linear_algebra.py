@@ -12,7 +12,7 @@ from unity_collage.reference.values import Call, Operator, Value, dtype_of, plai
 
 
 def exact(x: np.ndarray) -> np.ndarray:
-    """``x`` for BLAS: integers of at most 16 bits as doubles, whose products and sums stay exact."""
+    """``x`` for BLAS: integers of at most 16 bits as doubles; products and sums stay exact."""
     return x.astype(np.float64) if x.dtype.kind in "iub" and x.dtype.itemsize <= 2 else x
 
 

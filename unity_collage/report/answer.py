@@ -22,9 +22,10 @@ def answer(
     """A line each: the kernel of the binding ``name``, why it won, its rivals, refusals, and what is proved.
 
     ``name`` is a binding, a kernel's function, or an operator or kernel label that occurs once; the function may come
-    before it: ``main:lv3``. ``meanings``: other names to try if nothing is called ``name``, the best first; ``others``:
-    more names that may have been meant. Raises CollageError with the closest names in one line. A sixth line says why a
-    rewrite rule did not apply to the binding or its chain, if it matched the beginning of its form.
+    before it: ``main:lv3``. ``meanings``: other names to try if nothing is called ``name``, the best first.
+    ``others``: more names that may have been meant. A rewrite rule may have matched the beginning of its form at the
+    binding or its chain: then a sixth line says why it did not apply. Raises CollageError with the closest names in
+    one line.
     """
     place, is_own = find(explanations, name, meanings, others)
     explanation = explanations[place.function]

@@ -1,4 +1,4 @@
-"""What a page about an explanation says of the plan that the program runs: its sizes, its time, its remarks."""
+"""The plan that the program runs, for the page of an explanation: its sizes, its time, its remarks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def beside(
 
     ``profiled``: the titles of all plans that a profile has passed.
 
-    An explanation is of the plan that the search has found. If another program was faster, its plan is another one, and
-    the page says so in place of that plan's time and remarks.
+    An explanation belongs to the plan that the search found. If another program was faster, the program runs another
+    plan. Then the page says which, and leaves out the time and the remarks.
     """
     facts: dict[str, Any] = {
         "label": name,

@@ -17,7 +17,7 @@ Row = tuple[str, str]
 
 
 def diagnosis_text(found: Diagnosis) -> RenderableType:
-    """A paragraph for each part, a line for each fact in it; what is missing says how to get it."""
+    """A paragraph for each part, and a line for each fact in it; for a missing part the line says how to get it."""
     parts = (
         ("versions", found.versions.items()),
         ("processor", _processor(found.processor)),

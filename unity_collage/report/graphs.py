@@ -13,7 +13,7 @@ from .cells import duration
 
 
 def netron_graph(title: str, explanations: Mapping[str, Explanation]) -> bytes:
-    """An ONNX model that Netron shows and nothing runs: a node for each kernel, whose domain is its backend.
+    """An ONNX model for Netron, with a node for each kernel and its backend as domain; it cannot be run.
 
     Costs in seconds, operators and bindings are attributes. Values have the names of the bindings that kernels read.
     Kernels of several functions stand side by side.

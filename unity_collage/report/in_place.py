@@ -1,4 +1,4 @@
-"""What a page says of the times of kernels in the running program, beside what the plan predicts."""
+"""The times of kernels in the running program beside those that the plan predicts, for the page."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HOW = "not known yet: unity-collage profile MODEL --report FILE.html writes this
 def in_place(explanation: Explanation, plan: Plan, profiled: Sequence[str]) -> dict[str, Any]:
     """``says``, ``kernels`` and ``rows`` for the page of an explained plan; ``profiled``: titles of plans with times.
 
-    ``kernels`` has an entry for each kernel of the explanation: None, or its ``seconds`` in place, the ``low`` and
-    ``high`` of the runs, and the seconds that are ``predicted`` for it with its launch, None where it is not compared.
-    ``rows`` add up to the whole program: a name, what is predicted and what was measured.
+    ``kernels`` has an entry for each kernel of the explanation, which may be None. It has the ``seconds`` in place,
+    the ``low`` and ``high`` of the runs, and the ``predicted`` seconds with the launch, None if they are not
+    compared. ``rows`` add up to the whole program: a name, what is predicted and what was measured.
     """
     times = plan.in_place
     if times is None:
@@ -48,7 +48,7 @@ def in_place(explanation: Explanation, plan: Plan, profiled: Sequence[str]) -> d
 
 
 def disturbed(medians: float, together: float) -> str | None:
-    """Why the times of kernels are doubtful, or None; seconds of all kernels as :class:`.InPlace` has them."""
+    """Why the times of kernels are doubtful, or None. The times are in seconds, as in :class:`.InPlace`."""
     if together <= _DISTURBED * medians:
         return None
     return (

@@ -24,7 +24,7 @@ ROWS = 30
 """How many kinds of candidates are shown."""
 
 _OWN = "collage."
-"""How the names of our attributes begin."""
+"""The prefix of the names of our attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _tensor_texts(ty: Any) -> Iterator[str]:
 
 
 def plain_script(mod: IRModule) -> str:
-    """The script of ``mod`` without our attributes, whose plans and candidates make lines of 100 kB and more.
+    """The script of ``mod`` without our attributes: plans and candidates make lines of 100 kB and more.
 
     It is for reading: passes that need the attributes do not run on it.
     """

@@ -18,11 +18,11 @@ MOVES = frozenset(
         "reshape", "split", "squeeze", "stack", "strided_slice", "take", "tile", "to_vdevice",
     )
 )  # fmt: skip
-"""Operators whose results are values of their inputs, rounded to another type at most."""
+"""Operators that only move values of their inputs, or cast them to another type."""
 
 
 def moves(explanation: Explanation, in_place: Mapping[str, Any] | None) -> dict[str, Any]:
-    """``says`` and the numbers of the ``kernels`` whose operators all only move values.
+    """``says``, and the numbers of the ``kernels`` that only move values.
 
     ``in_place``: what the page has of the times of kernels (:func:`.in_place.in_place`). Views are not kernels.
     """

@@ -29,7 +29,7 @@ Kernels = Sequence[PlannedKernel]
 
 
 def shown_plans(plans: Mapping[str, Plan] | None) -> dict[str, Plan]:
-    """The plans that say something: functions that compute a batch in parts only call others."""
+    """The plans with kernels of their own: functions that compute a batch in parts only call others."""
     return {name: plan for name, plan in (plans or {}).items() if not computes_in_parts(name)}
 
 
@@ -102,7 +102,7 @@ def _seconds_of(plan: Plan) -> str:
 
 
 def day_of(plan: Plan) -> str:
-    """``on 2026-03-01``: the day on which the whole program was measured, if that is not of now."""
+    """``on 2026-03-01``: the day on which the whole program was measured; empty if it was measured in this compile."""
     known, times = plan.comparison, plan.in_place
     if times is not None and times.program is not None and plan.measured_seconds == times.program:
         return on_day(times.since)
@@ -154,7 +154,7 @@ def _remarks(plan: Plan) -> list[RenderableType]:
     lines = [] if plan.memory is None else [memory_text(plan.memory)]
     lines += _ties(plan)
     has_figures = plan.has_costs or not (plan.kernels or plan.algorithm or plan.variants or plan.range)
-    if not has_figures:  # otherwise they say what matters
+    if not has_figures:  # otherwise these remarks matter
         lines += plan.remarks
     if branches := plan.branches:
         now, before = duration(branches.seconds), duration(branches.split_seconds)

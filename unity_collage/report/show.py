@@ -1,4 +1,4 @@
-"""``show``: what a module, a program or a plan is, as text and in notebooks."""
+"""``show``: modules, programs and plans as text and in notebooks."""
 
 from __future__ import annotations
 

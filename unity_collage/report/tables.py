@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from ..backends.registry import BackendStatus
 
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
-"""A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
-microseconds, and a shared machine is seldom that much slower."""
+"""A program gets a remark if its time exceeds ``_LATE`` times its cost by more than ``_NOTABLE_SECONDS``.
+
+The rest is noise: calls take microseconds, and a shared machine is seldom that much slower.
+"""
 
 
 def comparison_line(report: ProgramComparison) -> str:
-    """Which program was the fastest, by how much, and when that was found out.
+    """Which program was the fastest, by how much, and when the programs were timed.
 
-    Ours is also the result where another one took less time, but not surely so.
+    Ours is also the result if another program took less time, but by less than the noise.
     """
     seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
     best = seconds.pop(report.winner)
@@ -77,7 +79,7 @@ def comparison_table(report: ProgramComparison) -> RenderableType:
 
 def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used; below, its library with the newest version."""
-    from ..backends.newest import KNOWN_ON, library_text  # with TVM, which other tables need not wait for
+    from ..backends.newest import KNOWN_ON, library_text  # needs TVM; other tables do not
 
     rows = list(backends)
     table = Table(left("backend"), "state", box=None)

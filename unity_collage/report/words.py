@@ -30,7 +30,7 @@ def chances(candidate: ExplainedCandidate) -> str:
 def memory_text(memory: PlanMemory) -> str:
     """``peak memory 97.5 MB at conv2d_3 (weights 89.1 MB, values 8.03 MB, temporaries 401 kB)``, and what is not in it.
 
-    With several devices or scopes the largest one is told in parts, and the peaks of the others follow.
+    With several devices or scopes the parts of the largest peak are given, and then the peaks of the others.
     """
     space = memory.largest
     if space is None or not memory.kernels:
@@ -59,7 +59,7 @@ def percent(part: float) -> str:
 
 
 def costed(cost: ExplainedCost) -> str:
-    """``123 us (118 us to 130 us)``, or the reason why there is no cost; of a packed cost also where it is from."""
+    """``123 us (118 us to 130 us)``, or the reason why there is no cost; for a packed cost also its origin."""
     if cost.seconds is None:
         return cost.reason
     if cost.origin == EXPECTED:
@@ -104,7 +104,7 @@ def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> s
 
 
 def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
-    """The rival of a kernel, by how much the kernel won, and how much more it may cost; or what it ties with."""
+    """The rival of a kernel, the margin of the kernel, and how much more the kernel may cost; or what it ties with."""
     if kernel.ties:
         policy = "fewer transitions, fewer kernels, then the preferred backend decide"
         return f"{tie_text(explanation, kernel)}: {policy}"
@@ -150,7 +150,7 @@ def proof_text(explanation: Explanation) -> str:
 
 
 def unproved_text(gap: float, unproved: float) -> str:
-    """What is known of a plan that is not proved: the ``gap`` that the search has left, and that of the proof."""
+    """What is known of a plan that is not proved: the ``gap`` of the search, and the gap of the proof."""
     if gap > 1e-9:
         return f"not proved: a plan up to {percent(gap)} cheaper may exist"
     return f"the search found none that is cheaper; proved is that none is by more than {percent(unproved)}"
@@ -158,7 +158,7 @@ def unproved_text(gap: float, unproved: float) -> str:
 
 def left_text(explanation: Explanation, index: int) -> str:
     """Why a binding is in no kernel."""
-    from ..graph.sub_graph import short_name  # with TVM, which other sentences need not wait for
+    from ..graph.sub_graph import short_name  # needs TVM; other sentences do not
 
     binding = explanation.bindings[index]
     why = (

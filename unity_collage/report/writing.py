@@ -14,7 +14,7 @@ from .graphs import dot_graph, netron_graph
 from .html import html_report
 
 FORMATS = (".html", ".json", ".onnx", ".dot")
-"""How the names of reports end."""
+"""The suffixes of reports."""
 
 
 def write_report(

@@ -1,6 +1,6 @@
 """Rewrites: the framework of Prepare, and its rules by family.
 
-A rewrite is a frozen value; :data:`DEFAULT_REWRITES` has all of them in the order in which the driver asks them.
+A rewrite is a frozen value; :data:`DEFAULT_REWRITES` has all of them in the order in which the driver tries them.
 """
 
 from .activations import (
@@ -73,7 +73,7 @@ from .views import (
 from .why_not import WhyNot
 
 DEFAULT_REWRITES: tuple[Rewrite, ...] = (
-    # What is known already.
+    # Known values.
     PROJECT_TUPLE,
     FOLD_SHAPE_OF,
     FOLD_SHAPE_TO_TENSOR,
@@ -82,7 +82,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     WITHOUT_ELEMENTS,
     READ_LITERALS_IN_PLACE,
     PRINTABLE_SCALARS,
-    # What does nothing.
+    # Operators without effect.
     DROP_DROPOUT,
     DROP_SAME_SHAPE,
     DROP_SAME_DTYPE,

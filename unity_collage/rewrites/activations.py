@@ -24,7 +24,7 @@ def _silu(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _gated(x: Expr, gate: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """``x * gate`` as a SiLU; a sigmoid of what is not computed from ``x`` is a gate of another kind."""
+    """``x * gate`` as a SiLU; a sigmoid of something not computed from ``x`` is a gate of another kind."""
     inner = scope.call(gate, "relax.sigmoid")
     if inner is None:
         return None
@@ -135,7 +135,7 @@ def _scaled(expr: Expr, factor: float, scope: Scope) -> Expr:
 
 
 def _one_slope(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """prelu(x, [0.1, ..., 0.1]) -> leakyrelu(x, 0.1), which products take into their kernels.
+    """prelu(x, [0.1, ..., 0.1]) -> leakyrelu(x, 0.1), which can be fused into the kernels of products.
 
     ONNX's importer gives a slope of one element to an axis of many, which TVM does not legalize.
     """

@@ -45,7 +45,9 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _before_permute(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """permute(y) * s -> permute(y * s), where y is conv(x, w) + b or the like and s one factor per channel of it."""
+    """permute(y) * s -> permute(y * s), where y is conv(x, w) + b or similar, and s has one factor for each of its
+    channels.
+    """
     moved, factor = scope.call(call.args[0], "relax.permute_dims"), scope.array(call.args[1])
     if moved is None or factor is None:
         return None

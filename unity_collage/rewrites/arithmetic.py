@@ -91,7 +91,7 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _why_not_merged(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) -> str | None:
-    """Why two constants in a row stay two."""
+    """Why two constants in a row are not merged."""
     if merged.size > max(first.size, outer.size):
         shapes = f"{shape_text(first.shape)} and {shape_text(outer.shape)}"
         return f"constants of the shapes {shapes} would become one of {merged.size} elements, which is larger"
@@ -141,7 +141,7 @@ def _power(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _double(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """x + x -> x * 2, which is as exact and reads one tensor."""
+    """x + x -> x * 2, which is equally exact and reads one tensor."""
     left, right = call.args
     if not isinstance(left, relax.Var) or not left.same_as(right):
         return None

@@ -29,7 +29,7 @@ def _absorb(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _why_no_number(call: Call) -> str | None:
-    """Why a product with, or quotient by, one number cannot have it elsewhere."""
+    """Why the factor or divisor of a product or quotient with one number cannot be moved."""
     if not is_float(call):
         return f"the product is {dtype_of(call)}, not a floating point type"
     widens = rank_of(call.args[1]) > rank_of(call.args[0])
@@ -65,7 +65,7 @@ def _absorbed_sum(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | No
 
 
 def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | None:
-    """The factor in what makes one of the operands of a product of two activations."""
+    """The factor moved into the computation of one operand of a product of two activations."""
     if op_name(call) != "relax.matmul":
         return WhyNot(why_not_linear(call, scope) or "")
     found = first_of(_with_absorbed(call, side, factor, scope) for side in (0, 1))
@@ -99,7 +99,7 @@ def _with_factor_behind(call: Call, side: int, scope: Scope) -> Expr | WhyNot | 
 
 
 def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | WhyNot | None:
-    """What ``expr`` is a view of some number times, and the number."""
+    """The tensor and the number such that ``expr`` is a view of their product."""
     call = scope.call(expr, *VIEWS, "relax.multiply", "relax.divide")
     if call is None:
         return None

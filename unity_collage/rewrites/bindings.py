@@ -30,7 +30,7 @@ def _of_all(values: Iterable[Expr]) -> Iterator[relax.Var]:
 def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
     """The bindings of a dataflow block that its outputs need.
 
-    A ``match_cast`` stays in any case: it checks, and defines symbolic dimensions.
+    A ``match_cast`` always stays: it checks its operand, and defines symbolic dimensions.
     """
     needed: set[relax.Var] = set()
     kept: list[relax.Binding] = []
@@ -44,7 +44,7 @@ def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
 
 
 def map_operands(expr: Expr, mapped: Callable[[Expr], Expr], builder: relax.BlockBuilder) -> Expr:
-    """``expr`` with each operand replaced by ``mapped(operand)``, and its type inferred anew."""
+    """``expr`` with each operand replaced by ``mapped(operand)``, and its type inferred again."""
     if isinstance(expr, relax.Tuple):
         fields = [mapped(field) for field in expr.fields]
         return expr if _same(fields, expr.fields) else builder.normalize(relax.Tuple(fields))
@@ -82,7 +82,7 @@ def substituted(func: relax.Function, renamed: Mapping[relax.Var, Expr]) -> rela
 def with_blocks(
     func: relax.Function, bindings_of: Callable[[relax.BindingBlock], Iterator[relax.Binding]]
 ) -> relax.Function:
-    """``func`` whose blocks have the bindings that ``bindings_of`` gives for each, normalised again."""
+    """``func`` with the bindings that ``bindings_of`` returns for each block, normalised again."""
     blocks = [type(block)(list(bindings_of(block))) for block in func.body.blocks]
     body = relax.SeqExpr(blocks, func.body.body)
     new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)

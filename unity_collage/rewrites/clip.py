@@ -25,7 +25,7 @@ _EXTREMA = {tirx.Max: op.maximum, tirx.Min: op.minimum}
 def _call_tir_extremum(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """call_tir(max or min of a tensor and a scalar) -> maximum or minimum.
 
-    So the importer writes ONNX's Clip: the scalar is an operand of no dimensions, or in the PrimFunc.
+    The importer writes ONNX's Clip like this: the scalar is an operand without dimensions, or in the PrimFunc.
     """
     store = store_of(call, scope)
     if store is None or type(store.value) not in _EXTREMA:

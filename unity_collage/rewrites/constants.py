@@ -1,6 +1,6 @@
-"""constants: what can be computed now is computed now, by numpy, one value at a time.
+"""constants: values that do not depend on inputs are computed now, by numpy, one value at a time.
 
-TVM's ``FoldConstant`` compiles a kernel for each value it folds; numpy has them all.
+TVM's ``FoldConstant`` compiles a kernel for each value that it folds; numpy needs none.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from .scope import (
 from .why_not import WhyNot
 
 _FREE_ELEMENTS = 1 << 18
-"""A folded value may be larger than what it was made of up to this number of elements (1 MiB of float32); a
-broadcast beyond that would bloat the program."""
+"""A folded value may be larger than its operands up to this number of elements (1 MiB of float32); a larger broadcast
+would bloat the program.
+"""
 
 _COPY = "relax.to_vdevice"
 
 _COPIES = (_COPY, "relax.hint_on_device")
 
 _KEEP = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.nn.dropout", *_COPIES)
-"""Not values of their operands alone."""
+"""Operators with a result that depends on more than the values of their operands."""
 
 _BROADCASTING = (
     "relax.add",
@@ -71,7 +72,7 @@ def stretched_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None
 
 
 def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """Any operator on constants -> the constant it gives, on its device, unless that is much larger."""
+    """Any operator on constants -> its result as a constant, on its device, unless the result is much larger."""
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP) or is_empty(call):
         return None
     tensors = isinstance(call.ty, (relax.TensorType, relax.TupleType))
@@ -89,7 +90,7 @@ def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _is_known(arg: Expr) -> bool:
-    """Whether the operand does not depend on what the program is given."""
+    """Whether the operand does not depend on the program's inputs."""
     if isinstance(arg, relax.Tuple):
         return all(_is_known(field) for field in arg.fields)
     if isinstance(arg, relax.ShapeExpr):
@@ -98,7 +99,7 @@ def _is_known(arg: Expr) -> bool:
 
 
 def _known(arg: Expr, scope: Scope) -> object:
-    """The operand as ``reference`` takes it: what is written out in the call it reads there."""
+    """The operand as ``reference`` takes it: arguments that are written in the call are read from the call."""
     if isinstance(arg, relax.Tuple):
         return tuple(_known(field, scope) for field in arg.fields)
     return scope.array(arg)

@@ -16,7 +16,7 @@ from ..graph.calls import op_name
 from .bindings import substituted
 
 _UPPER_BOUND = ("relax.vision.all_class_non_max_suppression",)
-"""Operators whose type in Relax is an upper bound of the result; their kernels return fewer rows."""
+"""Operators with a type in Relax that is an upper bound of the result; their kernels return fewer rows."""
 
 
 def with_dimensions(func: relax.Function, mod: IRModule) -> relax.Function:
@@ -35,7 +35,9 @@ def with_dimensions(func: relax.Function, mod: IRModule) -> relax.Function:
 
 
 def with_kernels_of_unknown_size(mod: IRModule) -> IRModule:
-    """``mod`` with kernels for the operators ``_UPPER_BOUND``, so that the values behind them have right types."""
+    """``mod`` with kernels for the operators ``_UPPER_BOUND``, so that the values computed from them have correct
+    types.
+    """
     names = {op_name(call) for func in mod.functions.values() for call in _calls(func)}
     if not names & {*_UPPER_BOUND}:
         return mod
@@ -45,7 +47,7 @@ def with_kernels_of_unknown_size(mod: IRModule) -> IRModule:
 
 @mutator
 class _Dimensions(PyExprMutator):
-    """Casts every variable of unknown shape, and infers the types behind it anew."""
+    """Casts every variable of unknown shape, and infers the types of later bindings again."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         super().visit_var_binding_(binding)
@@ -55,7 +57,7 @@ class _Dimensions(PyExprMutator):
 
 
 def _with_cast_parameters(func: relax.Function) -> relax.Function:
-    """``func`` whose body reads casts of its parameters of unknown shape; the parameters keep their types."""
+    """``func`` with casts of its parameters of unknown shape in the body; the parameters keep their types."""
     casts = {
         param: relax.Var(param.name, _with_symbols(param.ty, param.name))
         for param in func.params

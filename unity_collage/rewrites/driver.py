@@ -1,8 +1,8 @@
 """The driver: run rules over the dataflow blocks of a function until none applies.
 
-A sweep rebuilds each block from the first binding to the last and asks the rules at every call as it is
-emitted, so what one rule made is seen by the rules downstream within the same sweep. Equal calls become one
-binding on the way, dead bindings go before and after. A few sweeps bring a function to rest.
+A sweep rebuilds each block from the first binding to the last, and tries the rules at every call as it is emitted. So
+later rules see the result of an earlier rule within the same sweep. Equal calls become one binding on the way, and
+dead bindings are removed before and after. After a few sweeps no rule applies any more.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .why_not import is_no
 
 _SWEEPS = 40
 _REWRITES_OF_ONE_BINDING = 100
-"""Caps that no sane set of rules comes near: beyond them two rules undo each other."""
+"""Limits far above what correct rules need: beyond them two rules undo each other."""
 
 
 def rewrite_function(
     func: relax.Function, rules: Iterable[Rewrite], mod: IRModule | None = None
 ) -> relax.Function:
-    """``func`` with ``rules`` applied in every dataflow block until nothing changes; ``func`` stays as it is.
+    """``func`` with ``rules`` applied in every dataflow block until nothing changes; the argument is not edited.
 
-    Other blocks than dataflow blocks stay, and only learn the new names of what they read.
+    Other blocks than dataflow blocks stay; only the variables that they read are replaced.
     ``mod`` is where rules look up the PrimFuncs that ``func`` calls.
     """
     at = rewrites_by_op(rules)
@@ -40,11 +40,11 @@ def rewrite_function(
         func, changed = _sweep(func, at, fired, mod)
         if not changed:
             return func
-    raise RewriteError(f"the rules never come to rest; the last sweep applied {sorted(fired)}")
+    raise RewriteError(f"the rules do not terminate; the last sweep applied {sorted(fired)}")
 
 
 def why_not_rewritable(block: relax.BindingBlock) -> str | None:
-    """Why a block is passed over, or None when rules may work in it."""
+    """Why a block is skipped, or None if rules may be applied in it."""
     if not isinstance(block, relax.DataflowBlock):
         return "not a dataflow block: order and side effects matter in it"
     for binding in block.bindings:
@@ -84,7 +84,7 @@ class _BlockRewriter:
         scope: Scope,
         outputs: dict[relax.Var, Expr],
     ):
-        """``outputs`` says what became of outputs of earlier blocks, and is told of those of this one."""
+        """``outputs`` maps outputs of earlier blocks to their new values; the outputs of this block are added."""
         self._old = live(block.bindings)
         self.changed = len(self._old) != len(block.bindings)
         self._at = at
@@ -121,7 +121,7 @@ class _BlockRewriter:
             self._rebind_output(binding.var, result)
 
     def _rebind_output(self, var: relax.Var, value: Expr) -> None:
-        """Say what other blocks read instead of ``var``: a name for a value of this block, unless it has one."""
+        """Record what other blocks read instead of ``var``: a new name for a value of this block, unless it has one."""
         if not is_visible_outside(value):
             out = var if _same_type(var.ty, value.ty) else relax.Var(var.name, value.ty)
             self._bindings.append(relax.VarBinding(out, value))
@@ -146,10 +146,10 @@ class _BlockRewriter:
                 return _checked(self._bind(node, keep), expected, applied)
             applied.append(rule)
             expr = rewritten
-        raise RewriteError(f"the rules never come to rest at {op_name(expr)}: {sorted(set(applied))}")
+        raise RewriteError(f"the rules do not terminate at {op_name(expr)}: {sorted(set(applied))}")
 
     def _rewritten(self, node: Expr) -> tuple[str, Expr | None]:
-        """What the first rule that applies makes of ``node``."""
+        """The result of the first rule that applies to ``node``."""
         for rule in self._at(op_name(node)):
             new = rule.rewrite(node, self._scope)
             if not is_no(new):

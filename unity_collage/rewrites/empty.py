@@ -1,4 +1,4 @@
-"""empty: what has no elements is known, whatever computes it.
+"""empty: a tensor without elements is known without computing it.
 
 TVM's loops over an axis without elements do not build for all operators: not for a softmax, nor for weights that are
 empty. Constants without elements cannot be written as text.
@@ -23,7 +23,7 @@ def is_empty(expr: Expr) -> bool:
 
 
 def _empty(expr: Expr, scope: Scope) -> Expr | None:
-    """Any operator whose result has no elements -> zeros."""
+    """Any operator with a result without elements -> zeros."""
     dtype = dtype_of(expr)
     is_placed = getattr(expr.ty, "vdevice", None) is not None
     if not is_empty(expr) or not dtype or is_placed or op_name(expr).startswith(_KEPT):

@@ -1,10 +1,10 @@
 """exceptional: arithmetic that TVM's simplifier gets wrong for NaN, infinity and rounding.
 
-It takes numbers for real ones: ``x == x`` is true to it, ``x - x`` and ``x * 0`` are 0, ``(x + y) - y`` is ``x``, and
+It computes with real numbers: ``x == x`` is true, ``x - x`` and ``x * 0`` are 0, ``(x + y) - y`` is ``x``, and
 ``x / 0`` ends the build.
 
-Normal form: a question that only NaN answers is ``isnan``; a difference that would cancel adds the negative; nothing is
-multiplied or divided by the number 0, nor is 0 divided.
+Normal form: a comparison that only NaN decides is ``isnan``; a difference that would cancel adds the negative; no
+operand of a multiply or divide is the number 0.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_zero(expr: Expr, scope: Scope) -> bool:
 
 
 def _zero(expr: Expr, scope: Scope) -> float | None:
-    """The number 0 with its sign, where a constant is nothing else."""
+    """The signed 0 that fills a constant, or None if the constant has other elements."""
     number = scope.scalar(expr)
     return number if number == 0 else None
 

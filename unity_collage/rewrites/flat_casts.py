@@ -1,4 +1,4 @@
-"""Flat casts: what a ``match_cast`` reads gets a binding of its own.
+"""Flat casts: the operand of a ``match_cast`` gets a binding of its own.
 
 TVM's canonical form writes ``y = match_cast(f(x), T)``. Its script parses back to two bindings, another module.
 """

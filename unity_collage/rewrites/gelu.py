@@ -1,4 +1,4 @@
-"""gelu: put together from erf or tanh, in whichever order its factors were multiplied.
+"""gelu: recognised from erf or tanh, with its factors in any order.
 
 Normal form: ``nn.gelu`` and ``nn.gelu_tanh`` (Hendrycks and Gimpel 2016, "Gaussian Error Linear Units").
 """
@@ -13,7 +13,7 @@ from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
 from .why_not import WhyNot, first_of, number_text
 
 _GELU = {"relax.erf": {1: sqrt(0.5)}, "relax.tanh": {1: sqrt(2 / pi), 3: 0.044715 * sqrt(2 / pi)}}
-"""What GELU's inner function is applied to, as a polynomial of x."""
+"""The argument of GELU's inner function, as a polynomial of x."""
 
 _MADE_OF = {"relax.erf": op.nn.gelu, "relax.tanh": op.nn.gelu_tanh}
 

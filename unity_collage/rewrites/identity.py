@@ -1,4 +1,4 @@
-"""identity: operators that give back what they were given."""
+"""identity: operators that return their operand."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _SAME_IF_SAME_SHAPE = (
 )
 
 _ALIGNED = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-"""How coordinates are made where pixels of two images of one size lie on each other: not for crops, nor half a pixel
-off."""
+"""Coordinate modes with which the pixels of two images of equal size coincide: not for crops, and not half a pixel
+off.
+"""
 
 
 def _same_type(expr: Expr, source: Expr) -> bool:

@@ -1,4 +1,4 @@
-"""Near misses: what the rules answer at the bindings of a function that stands."""
+"""Near misses: what the rules return at the bindings of a function to which none applies any more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .scope import Expr, Scope, op_name
 from .why_not import WhyNot
 
 LIMIT = 200
-"""The most near misses that are kept of one function."""
+"""The most near misses that are kept for one function."""
 
 _Found = dict[tuple[str, relax.Var], Unrecognised]
 
@@ -23,10 +23,10 @@ _Found = dict[tuple[str, relax.Var], Unrecognised]
 def near_misses(
     func: relax.Function, rules: Iterable[Rewrite], mod: IRModule | None = None
 ) -> tuple[Unrecognised, ...]:
-    """At which bindings of ``func``, to which no rule applies any more, a rule found a part of its form.
+    """The bindings of ``func`` at which a rule found a part of its form; no rule applies to ``func`` any more.
 
-    The nearest misses come first, in the order of the bindings, and at most ``LIMIT`` are kept. One reason is said
-    once of a binding, by the rule that came the farthest. ``mod`` is where the rules look up the PrimFuncs that
+    The nearest misses come first, in the order of the bindings, and at most ``LIMIT`` are kept. Equal reasons for a
+    binding are kept once, from the rule that matched most. ``mod`` is where the rules look up the PrimFuncs that
     ``func`` calls.
     """
     at = rewrites_by_op(rules)

@@ -27,7 +27,7 @@ _Widths = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A summand: a convolution, or ``factor`` times ``source``; and what is added behind it."""
+    """A summand: a convolution, or ``factor`` times ``source``, and the constant that is added to it."""
 
     source: Expr
     linear: Linear | None
@@ -63,7 +63,7 @@ def _merged(base: Branch, other: Branch) -> Expr | WhyNot | None:
 
 
 def _why_shared(call: Call, left: Branch, right: Branch, scope: Scope) -> WhyNot | None:
-    """Why one of two branches of different sources is not a convolution of the other's: something else reads it too."""
+    """Why one of two branches is not a convolution of the other's source: it has another reader."""
     for branch, other in ((left, right), (right, left)):
         convolution = scope.call(branch.source, *CONVOLUTIONS)
         if branch.linear is None and convolution is not None and convolution.args[0].same_as(other.source):
@@ -73,7 +73,7 @@ def _why_shared(call: Call, left: Branch, right: Branch, scope: Scope) -> WhyNot
 
 
 def _branch(expr: Expr, scope: Scope) -> Branch:
-    """``expr`` as a summand; what has other readers too is only ever a source."""
+    """``expr`` as a summand; a value with other readers can only be a source."""
     shift, one = None, np.ones((), "float32")
     summed = scope.own_call(expr, "relax.add")
     if summed is not None and (array := scope.array(summed.args[1])) is not None:
@@ -89,7 +89,9 @@ def _branch(expr: Expr, scope: Scope) -> Branch:
 
 
 def _weights_of(base: Linear, other: Branch) -> np.ndarray | str:
-    """What ``other`` adds to the weights of ``base``, if the windows of ``base`` hold its own; else why they do not."""
+    """The weights that ``other`` adds to those of ``base``, if the windows of ``base`` contain its windows; else the
+    reason.
+    """
     if other.linear is None:
         one = [1] * (base.rank - 2)
         weights, widths = _diagonal(base, other.factor), _widths(base, one, [0] * len(one), one)

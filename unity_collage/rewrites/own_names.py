@@ -1,4 +1,4 @@
-"""Names: every variable of a function's blocks gets one of its own, so that a name means one binding."""
+"""Names: every variable of a function's blocks gets a unique name, so that a name means one binding."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .bindings import substituted
 
 
 def with_own_names(func: relax.Function) -> relax.Function:
-    """``func`` with the names that its script shows: a number behind those that an earlier variable has already."""
+    """``func`` with the names that its script shows: a name that an earlier variable has gets a number."""
     return renamed(func, dict(_numbered(func)))
 
 
 def renamed(func: relax.Function, fresh: Mapping[relax.Var, relax.Var]) -> relax.Function:
-    """``func`` with other variables for those that its blocks bind; those that are bound in branches stay."""
+    """``func`` with new variables for those that its blocks bind; variables that are bound in branches stay."""
     if not fresh:
         return func
     reading = substituted(func, fresh)

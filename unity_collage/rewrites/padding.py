@@ -32,7 +32,7 @@ class Padding:
 
 
 def padding_of(expr: Expr, scope: Scope) -> Padding | WhyNot | None:
-    """What pads ``expr`` with one value: ``nn.pad``, or the PrimFunc that the importer writes for it."""
+    """The padding of ``expr`` with one value: from ``nn.pad``, or from the PrimFunc that the importer writes for it."""
     call = scope.call(expr, "relax.nn.pad", "relax.call_tir")
     if call is None:
         return None
@@ -142,7 +142,7 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _why_not_spatial(call: Call, padding: Padding, axes: list[int] | None) -> str | None:
-    """Why something else than the axes along which the windows of ``call`` slide is padded, or they are cut."""
+    """Why the padding does not only add elements along the axes along which the windows of ``call`` slide, or None."""
     if axes is None:
         return f"{op_name(call).removeprefix('relax.')} has the layout {data_layout(call)}, which is blocked"
     if min(*padding.before, *padding.after) < 0:
@@ -153,7 +153,7 @@ def _why_not_spatial(call: Call, padding: Padding, axes: list[int] | None) -> st
 
 
 def _changes(call: Call, padding: Padding, scope: Scope) -> dict[str, object] | str:
-    """What else must change so that the padding means the same, or why it cannot be said."""
+    """The other attributes that must change so that the padding means the same, or why this is not possible."""
     value = number_text(padding.value)
     if op_name(call) in CONVOLUTIONS:
         return (
@@ -184,7 +184,7 @@ def _no_maximum(padding: Padding, scope: Scope) -> bool:
 
 
 def _misses(call: Call, padding: Padding) -> bool:
-    """Whether a window may lie in the padding as a whole, where the value would be seen."""
+    """Whether a whole window may lie in the padding, so that its value would reach the result."""
     sizes = window(call, "pool_size")
     axes = spatial_axes(data_layout(call)) or []
     widest = [max(padding.before[axis], padding.after[axis]) for axis in axes]

@@ -1,6 +1,6 @@
-"""placing: the pixels of an image that were computed apart are put in place behind what is computed of each alone.
+"""placing: pixels that were computed separately are moved into the image after the element-wise operators on them.
 
-There bias and activations are part of the kernel that makes the pixels.
+So bias and activations can be part of the kernel that computes the pixels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def placed(patches: Expr, order: Sequence[int], images: int, units: int, places:
 
 
 def _before_placing(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """A bias or an activation of an image that was put in place -> the same before it is."""
+    """A bias or an activation after the moves of an image's pixels -> the same before the moves."""
     moves = _moves(call.args[0], scope)
     if moves is None:
         return None
@@ -102,7 +102,9 @@ def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr] | None:
 
 
 def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | str:
-    """What ``call``, of an image, reads besides ``part``. The last axis of ``part`` holds the channels of some pixels.
+    """The other operands of ``call``, of an image, for ``part``.
+
+    The last axis of ``part`` holds the channels of some pixels.
 
     Or why it cannot be applied to ``part``.
     """
@@ -122,7 +124,7 @@ def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> li
 
 
 def _keeps_channels(move: Call, channels: int) -> bool:
-    """Whether what is last modulo ``channels`` stays so."""
+    """Whether the position along the last axis modulo ``channels`` does not change."""
     before, after = static_shape(move.args[0]), static_shape(move)
     if op_name(move) == "relax.strided_slice":
         return before is not None and after is not None and before[-1] == after[-1]

@@ -17,8 +17,7 @@ Polynomial = dict[int, float]
 def factors(expr: Expr, scope: Scope, root: bool = True, depth: int = _DEPTH) -> tuple[float, list[Expr]]:
     """``expr`` as a number times some factors, whichever way the products were associated.
 
-    Only products that nothing else reads are opened, so that putting something else in place of all of them
-    repeats no work.
+    Only products without other readers are opened, so that replacing all of them repeats no work.
     """
     ops = ("relax.multiply", "relax.divide")
     call = scope.call(expr, *ops) if root else scope.own_call(expr, *ops)

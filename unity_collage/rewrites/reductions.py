@@ -64,7 +64,7 @@ def _global_mean(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _why_not_all(call: Call, image: list[int]) -> str | None:
-    """Why the first window does not take in the image and count nothing else."""
+    """Why the first window does not cover exactly the image, or None."""
     if op_name(call) in _ADAPTIVE:
         return None
     sizes, padding = window(call, "pool_size"), window(call, "padding")

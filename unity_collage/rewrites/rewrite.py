@@ -18,12 +18,12 @@ ANY_OP = "*"
 
 @register_error
 class RewriteError(CollageError):
-    """A rule broke the driver's contract: it changed a type, or the rules never come to rest."""
+    """A rule broke the driver's contract: it changed a type, or the rules do not terminate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One small rewrite. The driver asks it at every binding of one of its operators.
+    """One small rewrite. The driver tries it at every binding of one of its operators.
 
     ``rewrite(expr, scope)`` returns the expression to put in place of ``expr``, built as deeply nested as
     is convenient. Where it does not apply it returns a :class:`WhyNot` if it found the beginning of its form,
@@ -39,7 +39,7 @@ class Rewrite:
 
 
 def rewrites_by_op(rules: Iterable[Rewrite]) -> Callable[[str], tuple[Rewrite, ...]]:
-    """The rules to ask at an operator, in the order given."""
+    """The rules to try at an operator, in the order given."""
     ordered = tuple(rules)
     cache: dict[str, tuple[Rewrite, ...]] = {}
 

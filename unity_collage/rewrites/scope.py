@@ -80,11 +80,11 @@ class Scope:
 
     def __init__(self, mod: IRModule | None = None):
         self.mod = mod
-        """Where the functions are that the block calls."""
+        """The module with the functions that the block calls."""
         self._values: dict[relax.Var, Expr] = {}
         self._arrays: dict[Expr, np.ndarray] = {}
         self.uses: Counter[relax.Var] = Counter()
-        """Uses in this block; kept by the driver, and never below the truth for what it counts."""
+        """Uses in this block; the driver keeps them up to date, and never undercounts."""
         self.before_steps: set[relax.Var] = set()
         """Variables whose last bits matter (:mod:`unity_collage.graph.steps`)."""
 

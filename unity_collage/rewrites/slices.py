@@ -36,7 +36,7 @@ class Slice:
     count: tuple[int, ...]
 
     def expr(self) -> Expr:
-        """It as an operator, on the axes where it leaves something out."""
+        """The slice as an operator, on the axes where it leaves elements out."""
         shape = static_shape(self.source)
         assert shape is not None, "a Slice is made of static shapes only"
         axes = [axis for axis, size in enumerate(shape) if self.count[axis] != size]
@@ -46,7 +46,7 @@ class Slice:
         )
 
     def after(self, inner: Slice) -> Slice:
-        """This slice of what ``inner`` gives, as one slice of the source of ``inner``."""
+        """This slice of the result of ``inner``, as one slice of the source of ``inner``."""
         begin = [b + s * mine for b, s, mine in zip(inner.begin, inner.step, self.begin, strict=True)]
         step = [s * mine for s, mine in zip(inner.step, self.step, strict=True)]
         return Slice(inner.source, tuple(begin), tuple(step), self.count)
@@ -103,7 +103,7 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _of_pad(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """strided_slice(pad(x)) -> strided_slice(x), padded by as much as the slice reads of the padding."""
+    """strided_slice(pad(x)) -> strided_slice(x), padded by the part of the padding that the slice reads."""
     padding = padding_of(call.args[0], scope)
     if not isinstance(padding, Padding):
         return padding

@@ -1,9 +1,8 @@
 """split: query, key and value that were made by one product and taken apart each get a product of their own.
 
-The importer leaves ``matmul, add, reshape, permute_dims, split, squeeze``. Three products of a third of the width read
-their operand three times, which is small; slices of one product would be copied, or read with a three times
-longer stride. A product of one row is left whole: its parts are contiguous, and one pass over the weights it is
-either way.
+The importer leaves ``matmul, add, reshape, permute_dims, split, squeeze``. Three products of a third of the width
+read their operand three times, which is small; slices of one product would be copied, or read with a three times
+longer stride. A product of one row is left whole: its parts are contiguous, and its weights are read once either way.
 """
 
 from __future__ import annotations

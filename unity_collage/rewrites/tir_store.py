@@ -25,14 +25,14 @@ class Store:
 
 
 def operands_of(call: Call) -> list[Expr]:
-    """What a ``call_tir`` gives the PrimFunc that it calls."""
+    """The arguments that a ``call_tir`` passes to its PrimFunc."""
     operands = call.args[1]
     assert isinstance(operands, relax.Tuple)
     return list(operands.fields)
 
 
 def store_of(call: Call, scope: Scope) -> Store | None:
-    """The one store of the PrimFunc that a ``call_tir`` calls, if that is all it does."""
+    """The one store of the PrimFunc that a ``call_tir`` calls, or None if it does more."""
     func = scope.prim_func(call.args[0])
     if func is None or len(call.args) != 2 or len(func.params) != 1 + len(operands_of(call)):
         return None

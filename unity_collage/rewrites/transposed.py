@@ -1,9 +1,9 @@
 """transposed: a transposed convolution is a product or convolutions, and their pixels are then put in place.
 
-A pixel of the result belongs to a phase: its place modulo the strides. The pixels of one phase are a convolution of the
-image by some taps of the window in reverse (Shi et al., "Is the deconvolution layer the same as a convolutional
-layer?", 2016); by one tap where windows do not overlap, which is a product. Where they do, either each phase is a
-convolution, or all phases are one with as many times the channels.
+A pixel of the result belongs to a phase: its place modulo the strides. The pixels of one phase are a convolution of
+the image by some taps of the window in reverse. The source is Shi et al., "Is the deconvolution layer the same as a
+convolutional layer?", 2016. If windows do not overlap there is one tap, and the convolution is a product. Otherwise
+either each phase is a convolution, or all phases are one convolution with as many times the channels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHANNELS_LAST = (("NWC", "WIO"), ("NHWC", "HWIO"), ("NDHWC", "DHWIO"))
 _LANES = 16
 """Output channels are computed in groups of this size."""
 _KERNEL = 250_000
-"""Multiplications that take as long as one kernel more, about: 1 us."""
+"""How many multiplications take about as long as one more kernel: 1 us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Axis:
         return ceil(self.extent / self.stride)
 
     def window(self, phase: int) -> _Window:
-        """What makes the pixels ``phase``, ``phase + stride``, ... of the result."""
+        """The taps for the pixels ``phase``, ``phase + stride``, ... of the result."""
         shift, first = divmod(phase + self.before, self.stride)
         count = len(range(first, self.taps, self.stride))
         before = count - 1 - shift
@@ -145,7 +145,7 @@ class _Transposed:
         return self._side_by_side(image, [PatchAxis(a.rows, a.stride, 0, a.extent) for a in self.axes])
 
     def _side_by_side(self, image: Expr, places: Sequence[PatchAxis]) -> Expr:
-        """What is (N, H, W, kh kw O) put in place."""
+        """The pixels in (N, H, W, kh kw O) moved into the image."""
         spatial, units = len(places), self.taps.shape[-1]
         counts, strides = [place.count for place in places], [place.stride for place in places]
         patches = op.reshape(image, [self.images, *counts, *strides, units])
@@ -165,13 +165,16 @@ class _Transposed:
             yield [axis.window(number) for axis, number in zip(self.axes, phase, strict=True)]
 
     def _stacked_cost(self) -> int:
-        """Multiplications, more than are needed: at the edges, and by the zeros."""
+        """The number of multiplications, with the superfluous ones at the edges and by zeros."""
         channels, units = self.taps.shape[-2:]
         phases = prod(axis.stride for axis in self.axes)
         return prod(axis.reach * axis.overlap for axis in self.axes) * channels * _filled(phases * units)
 
     def _apart_cost(self) -> int | None:
-        """Multiplications, and what the kernels cost; None where a phase has no tap or reads a part of the image."""
+        """The number of multiplications, plus the overhead of kernels.
+
+        None if a phase has no tap or reads only a part of the image.
+        """
         channels, units = self.taps.shape[-2:]
         phases = list(self._phases())
         if any(min(axis.count - 1, axis.before, axis.behind) < 0 for windows in phases for axis in windows):
@@ -222,7 +225,7 @@ def _axes(call: Call) -> tuple[_Axis, ...]:
 
 
 def _convolution(pixels: Expr, taps: np.ndarray, before: Sequence[int], behind: Sequence[int]) -> Expr:
-    """Of an image (N, H, W, C) padded so, by ``taps`` (kh, kw, C, O) in reverse."""
+    """The convolution of an image (N, H, W, C) with this padding by ``taps`` (kh, kw, C, O) in reverse."""
     spatial = taps.ndim - 2
     data, kernel = _CHANNELS_LAST[spatial - 1]
     make = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[spatial - 1]

@@ -1,4 +1,4 @@
-"""Value numbers: equal numbers, equal values. Common sub-expressions are found by them."""
+"""Value numbers: values with equal numbers are equal. They are used to find common sub-expressions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _CALLS = ("relax.call_tir", "relax.call_tir_with_grad")
 """Of the operators that call something, those that promise to give the same result each time."""
 
 _SMALL = 64
-"""Constants of at most this many bytes are compared by content, larger ones by identity: weights are shared
-by the importer where they are equal, while each scalar is written anew."""
+"""Constants of at most this many bytes are compared by content, larger ones by identity: the importer shares equal
+weights, but writes each scalar again.
+"""
 
 
 def value_number(node: Expr) -> Hashable | None:
-    """A key that two equal computations share, or None for what must be computed each time it is written."""
+    """A key that equal computations share, or None for a value that must be computed each time."""
     if isinstance(node, relax.TupleGetItem):
         return ("getitem", node.index, _number(node.tuple_value))
     if not isinstance(node, relax.Call) or not isinstance(node.op, ir.Op):

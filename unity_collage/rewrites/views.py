@@ -1,8 +1,8 @@
 """views: chains of reshapes and of permutations become one of each.
 
-Normal form: ``reshape`` stands for every operator that only renames the shape (to the VM it is a view),
-``permute_dims`` is left where data really moves, and unit axes are not carried through a permutation. Rows of a
-product have the shape that its result shall have.
+Normal form: ``reshape`` replaces every operator that only changes the shape (to the VM it is a view).
+``permute_dims`` is left where data really moves. Unit axes are not carried through a permutation. Rows of a product
+have the shape of its result.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _unit_axes_first(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[int] | None:
-    """Which axes of size 1 to leave out of ``before`` to get ``after``, if that is all the difference."""
+    """The axes of size 1 to leave out of ``before`` to get ``after``, if the shapes differ only in them."""
     dropped, position = [], 0
     for axis, size in enumerate(before):
         if position < len(after) and after[position] == size:
@@ -97,8 +97,8 @@ def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[
 def _unit_axes_stay(call: Call, scope: Scope) -> Expr | None:
     """A permutation that carries axes of size 1 along -> one that leaves them, after a reshape.
 
-    Which of several unit axes was meant to be the batch cannot be told from a shape like (197, 1, 6, 64), so all
-    spellings become the one where each unit axis is where the result has it.
+    A shape like (197, 1, 6, 64) does not show which of several unit axes is the batch. So all equivalent forms become
+    the one in which each unit axis is where the result has it.
     """
     before, after = static_shape(call.args[0]), static_shape(call)
     axes = permutation(call)
@@ -117,8 +117,8 @@ def _unit_axes_stay(call: Call, scope: Scope) -> Expr | None:
 def _rows_before_product(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """reshape(matmul(reshape(x), w) + bias), of the rows only -> matmul(reshape(x), w) + bias.
 
-    What follows the product then lies as its result does, and may be in its kernel; the two reshapes become one, which
-    often is none.
+    Then the operators after the product have the shape of its result, and may be in its kernel. The two reshapes
+    become one, or none.
     """
     before, after = static_shape(call.args[0]), static_shape(call)
     if before is None or after is None or len(after) < 2 or before[-1:] != after[-1:]:

@@ -1,4 +1,4 @@
-"""WhyNot: what a rule answers where it found the beginning of its form, but not all of it."""
+"""WhyNot: what a rule returns if it found the beginning of its form, but not all of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """A near miss. Where a binding is not of the form at all, a rule answers None instead."""
+    """A near miss. If a binding does not match even the beginning of the form, a rule returns None instead."""
 
     reason: str
     """The operator, what was found there and what is needed, in one clause."""
@@ -28,9 +28,9 @@ def is_no(answer: object) -> TypeIs[WhyNot | None]:
 
 
 def first_of(answers: Iterable[T | WhyNot | None]) -> T | WhyNot | None:
-    """The first answer that is an expression; without one the nearest miss; None if there is not even that.
+    """The first result that is an expression; without one the nearest miss; without a near miss None.
 
-    The rest is not asked for once there is one.
+    Later results are not computed.
     """
     nearest: WhyNot | None = None
     for answer in answers:

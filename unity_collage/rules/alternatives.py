@@ -27,7 +27,7 @@ from tvm.relax.dpl import (
 )
 
 MAX_ALTERNATIVES = 64
-"""Enough for six choices between two."""
+"""The most ways that are tried: six choices between two."""
 
 _COMMUTATIVE = frozenset(
     f"relax.{name}"

@@ -1,4 +1,4 @@
-"""What a partition rule is: a frozen value that proposes sub-graphs and gives a reason for each refusal."""
+"""Partition rules: frozen values that propose sub-graphs and give a reason for each refusal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class Found:
     rule: str
     label: str
     hidden: IndexSet = EMPTY
-    """Nodes that the kernel computes for itself although other kernels read them too (:class:`SubGraph`)."""
+    """Nodes that the kernel computes without writing their values, although other kernels read them too
+    (:class:`SubGraph`).
+    """
     nested: tuple[Nested, ...] = ()
     """Disjoint parts of the inside, by first node. If empty, the whole is one part named ``label``."""
 
@@ -62,13 +64,16 @@ def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] 
 
 
 def why_not_static_kernel(node: Node) -> str | None:
-    """Why no backend can make a kernel of this node alone whose sizes are known when it is compiled, or None."""
+    """Why no backend can make a kernel with static sizes of this node alone, or None."""
     reason = why_not_partitionable(node)
     return reason or next((r for value in (node.var, *node.operands) if (r := why_not_static(value))), None)
 
 
 def why_not_partitionable(node: Node) -> str | None:
-    """Why no backend can make a kernel of this node alone, or None. Its sizes may be known when the program runs."""
+    """Why no backend can make a kernel of this node alone, or None.
+
+    Its sizes may be known only when the program runs.
+    """
     if not node.in_dataflow:
         return "not in a dataflow block"
     if node.op.startswith("call:"):
@@ -99,7 +104,7 @@ def why_not_static(value: relax.Expr) -> str | None:
 
 
 def why_not_shaped(value: relax.Expr) -> str | None:
-    """Why ``value`` has no shape, not even one of sizes that are known when the program runs, or None."""
+    """Why ``value`` has no shape, not even a symbolic one, or None."""
     return _why_not(value, lambda _name, _values: None)
 
 

@@ -56,9 +56,9 @@ class Combine(Printed):
 class _Enumeration:
     """The unions by last node in ascending order, and for each last node by size.
 
-    Invariant: when the regions that end at node ``n`` are enumerated, all regions that end before ``n`` are known,
-    because a union ends where the later of its two parts ends. Each pair of touching regions is tried once: when the
-    second of the two is registered, two indexes (by exit node and by input node) find the first.
+    Invariant: when the regions that end at node ``n`` are enumerated, all regions that end before ``n`` are known.
+    The reason is that a union ends where the later of its two parts ends. Each pair of touching regions is tried
+    once: when the second of the two is registered, two indexes (by exit node and by input node) find the first.
     """
 
     def __init__(self, rule: Combine, graph: DataflowGraph, proposals: Iterable[Found]):

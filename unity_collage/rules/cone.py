@@ -72,7 +72,7 @@ class FusionCone(Printed):
                 yield Declined(node.index, self.name, reason)
 
     def able(self, graph: DataflowGraph) -> list[bool]:
-        """For each node, whether it may be in a region: an operator, or the projection of one."""
+        """For each node, whether it may be in a region: an operator, or a projection of one."""
         able = [self._why_not(graph, node) is None for node in graph.nodes]
         return [able[node.index] if node.op != "getitem" else is_field(node, able) for node in graph.nodes]
 
@@ -115,7 +115,7 @@ class FusionCone(Printed):
     def _beyond_limits(
         self, graph: DataflowGraph, offered: Iterable[IndexSet], waiting: Iterable[IndexSet], able: list[bool]
     ) -> Iterator[Declined]:
-        """Which limits keep groups from being offered. ``waiting``: the regions that were not widened any more."""
+        """The limits that keep groups from being offered. ``waiting``: regions that were not widened."""
         *_, largest = offered
         last, known = largest.bit_length() - 1, set(offered)
         if any(wider not in known for region in waiting for wider in self._widened(graph, region, able)):

@@ -44,8 +44,10 @@ class PrimitiveChain(Printed):
     """Why a primitive call is not yet a complete kernel, or None if it is. A primitive with several anchors grows from
     the first to the last, and some layout changes only work together. If this field is None, every call is complete."""
     max_absorbed: int = 16
-    """How many sets of layout changes before an anchor are offered, smallest first; the largest set is added. A concat
-    whose many fields are each reshaped has exponentially many sets."""
+    """How many sets of layout changes before an anchor are offered, smallest first; the largest set is added.
+
+    A concat with many reshaped fields has exponentially many sets.
+    """
     always_absorbed: frozenset[str] = frozenset()
     """Operators, such as casts, that the primitive computes while it reads the operand of an operator behind its
     anchor. They are always absorbed, and so are such operators before them."""

@@ -1,4 +1,4 @@
-"""Region: a growing sub-graph whose border is updated incrementally instead of being computed again."""
+"""Region: a growing sub-graph with a border that is updated incrementally instead of being computed again."""
 
 from __future__ import annotations
 

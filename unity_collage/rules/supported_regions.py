@@ -4,7 +4,7 @@
 operators that are taken. Along a path levels do not fall, so the nodes of a level are convex, and so are
 their connected parts.
 
-*Boundaries.* Nodes of a region in index order have a boundary where one value alone is read behind it: between the
+*Boundaries.* Nodes of a region in index order have a boundary where only one value is read after it: between the
 layers of a chain, and between residual blocks. The nodes between two boundaries, with cheap ones added to the step
 before, are a *step* of the region.
 """
@@ -33,7 +33,7 @@ Family = Iterator[IndexSet]
 class SupportedRegions(Printed):
     """The largest regions of operators that are taken, their parts, and single expensive operators.
 
-    * ``largest``: what no larger region contains, and the same cut at the calls that ``is_cut``;
+    * ``largest``: regions that no larger one contains, also cut at the calls that ``is_cut``;
     * ``blocks``: steps with several expensive operators, the periods of what repeats, and aligned runs of 2, 4, 8, ...
       steps;
     * ``single``: each expensive operator alone, and with the cheap ones behind it.
@@ -91,7 +91,7 @@ class _Regions:
         yield from self._limited("single", self._single())
 
     def _limited(self, family: str, proposed: Family) -> Iterator[Found | Declined]:
-        """The valid ones of a family: those of the first few computations, and a refusal for what is left out."""
+        """The valid regions of a family: those of the first few computations, and a refusal for the others."""
         digests: set[str] = set()
         hidden = EMPTY
         left_out = 0
@@ -240,7 +240,7 @@ def between_boundaries(graph: DataflowGraph, region: IndexSet) -> list[IndexSet]
 
 
 def periods(names: Sequence[str]) -> list[tuple[int, int]]:
-    """The periods of what repeats at once in ``names``, as ``(begin, end)``, shortest periods first.
+    """The periods of immediate repetitions in ``names``, as ``(begin, end)``, shortest periods first.
 
     ``a b c b c d`` has the periods ``(1, 3)`` and ``(3, 5)``. Periods that are repeats themselves are left out.
     """

@@ -1,4 +1,4 @@
-"""How a rule prints: as the tree of the rules that it consists of."""
+"""Prints a rule as the tree of the rules that it consists of."""
 
 from __future__ import annotations
 

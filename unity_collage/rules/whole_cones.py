@@ -1,4 +1,4 @@
-"""WholeCones: the largest cones, of any length. FuseOps fuses a chain as a whole that is too long for FusionCone."""
+"""WholeCones: the largest cones, of any length. FuseOps fuses even chains that are too long for FusionCone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .tree import Printed
 class WholeCones(Printed):
     """For each cone that is in no other, the largest one, if it has more than ``beyond`` nodes or is deeper.
 
-    That is one kernel for each group of FuseOps that is too long for FusionCone. LLVM takes long for such kernels, so
-    no parts of them are offered.
+    This gives one kernel for each group of FuseOps that is too long for FusionCone. Compiling such kernels takes LLVM
+    long, so parts of them are not offered.
     """
 
     beyond: FusionCone = field(default_factory=FusionCone)

@@ -1,6 +1,6 @@
-"""CUDA: why it is unavailable, how its libraries are loaded, and what Python itself asks of the CUDA runtime.
+"""CUDA: why it is unavailable, how its libraries are loaded, and the functions of the CUDA runtime that Python calls.
 
-Programs run on the first device. Nothing here is loaded before it is asked for.
+Programs run on the first device. Libraries are loaded on first use.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _INSTALL = "pip install 'unity_collage[cuda]'"
 _RUNTIME = Vendor("nvidia-cuda-runtime", "lib/libcudart.so.13", part="cuda")
 _COMPILER = Vendor("nvidia-cuda-nvrtc", "lib/libnvrtc.so.13", part="cuda")
 _BUILTINS = "libnvrtc-builtins.so.*"
-"""What stands next to the compiler, which opens it by its name only."""
+"""A library next to the compiler, which opens it only by name."""
 
 _OWN = "libcollage_cuda.so is missing: the package was installed without its native part for CUDA"
 _COPY_OF_ANY_KIND, _CAPTURING, _WITHOUT_TIMES = 4, 1, 2
@@ -109,7 +109,7 @@ def load_code_generators() -> None:
 
 
 def count() -> int:
-    """How many devices there are; raises RuntimeError where CUDA does not say."""
+    """The number of devices; raises RuntimeError if CUDA does not report it."""
     found = ctypes.c_int(0)
     _call("cudaGetDeviceCount", ctypes.byref(found))
     return found.value
@@ -122,8 +122,9 @@ def capability() -> str:
 
 
 def attribute(number: int) -> int:
-    """An attribute of the first device, by its number in ``cudaDeviceAttr``; raises RuntimeError where CUDA does not
-    say."""
+    """An attribute of the first device, by its number in ``cudaDeviceAttr``; raises RuntimeError if CUDA does not
+    report it.
+    """
     found = ctypes.c_int(0)
     _call("cudaDeviceGetAttribute", ctypes.byref(found), number, DEVICE[1])
     return found.value
@@ -131,7 +132,7 @@ def attribute(number: int) -> int:
 
 @cache
 def name() -> str:
-    """The name of the first device, such as ``NVIDIA H100 80GB HBM3``; empty if the driver does not say."""
+    """The name of the first device, such as ``NVIDIA H100 80GB HBM3``; empty if the driver does not report it."""
     capability()  # starts the driver
     text = ctypes.create_string_buffer(256)
     status = ctypes.CDLL("libcuda.so.1").cuDeviceGetName(text, len(text), DEVICE[1])
@@ -187,7 +188,7 @@ def let_wait(stream: int, other: int) -> None:
 
 
 def is_captured(stream: int) -> bool:
-    """Whether what is given to ``stream`` becomes part of a graph."""
+    """Whether work given to ``stream`` becomes part of a graph."""
     status = ctypes.c_int(0)
     _call("cudaStreamIsCapturing", stream, ctypes.byref(status))
     return status.value == _CAPTURING
@@ -215,13 +216,13 @@ def _why_no_tvm() -> str | None:
 
 
 def _tvm_runtime() -> Path | None:
-    """Where TVM's runtime for CUDA is, next to its runtime for all devices; None when TVM is not installed."""
+    """The path of TVM's runtime for CUDA, next to its runtime for all devices; None if TVM is not installed."""
     path = tvm_runtime()
     return None if path is None else path.with_name("libtvm_runtime_cuda.so")
 
 
 def _compiler() -> list[Path]:
-    """NVRTC, with which cuDNN makes kernels, behind its built-in functions; empty if it is not installed."""
+    """NVRTC, with which cuDNN makes kernels, after its built-in functions; empty if it is not installed."""
     path = _COMPILER.path()
     return [] if path is None else [*sorted(path.parent.glob(_BUILTINS)), path]
 
@@ -249,6 +250,6 @@ def _call(function: str, *arguments: object) -> None:
     library = _runtime()
     status = getattr(library, function)(*arguments)
     if status:
-        library.cudaGetLastError()  # an error that does not last is not reported again by another call
+        library.cudaGetLastError()  # clears the error, so that another call does not report it again
         kind, text = library.cudaGetErrorName(status).decode(), library.cudaGetErrorString(status).decode()
         raise RuntimeError(f"{function} failed: {kind}: {text}")

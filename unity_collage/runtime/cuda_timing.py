@@ -21,10 +21,10 @@ def time_in_turns(
 ) -> list[Timed]:
     """The runs of each runner, a few at a time in rounds, so that drift of the device's clock affects all alike.
 
-    Before each run ``evict_bytes`` of other memory are written, and then the tensors of ``warm``. A run is what two
-    events of the stream measure around it, less what they measure around a kernel that does nothing; the device waits
-    until the run is enqueued. A runner stops as in :func:`unity_collage.runtime.time_in_turns`; ``max_seconds`` counts
-    the preparation too. A runner is doubtful if its runs differ much.
+    Before each run ``evict_bytes`` of other memory are written, and then the tensors of ``warm``. The time of a run
+    is that between two events of the stream around it, less the same for a kernel that does nothing; the device waits
+    until the run is enqueued. A runner stops as in :func:`unity_collage.runtime.time_in_turns`; ``max_seconds``
+    counts the preparation too. A runner is doubtful if its runs differ much.
     """
     cuda.load()
     timed = tvm_ffi.get_global_func("collage.cuda.time_in_turns")
@@ -38,6 +38,6 @@ def time_in_turns(
 
 
 def launch_seconds() -> float:
-    """Seconds that one more kernel adds to a CUDA graph besides what it computes."""
+    """The launch overhead, in seconds, that one more kernel adds to a CUDA graph."""
     cuda.load()
     return float(tvm_ffi.get_global_func("collage.cuda.launch_seconds")())

@@ -1,4 +1,4 @@
-"""Python functions that compute operators of a program: who runs it elsewhere registers them first."""
+"""Python functions that compute operators of a program. A process that loads the program registers them first."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,16 +17,18 @@ _ALIGNMENT = 64
 """In bytes; kernels read and write whole vectors."""
 
 _registered: dict[str, Callable[..., Any]] = {}
-"""What the programs of this process call, by the name of the operator."""
+"""The functions that programs of this process call, by the name of the operator."""
 
 
 def symbol_of(name: str) -> str:
-    """How a program calls the function for the operator ``name``."""
+    """The symbol by which a program calls the function for the operator ``name``."""
     return f"unity_collage.custom.{name}"
 
 
 def register_custom_ops(custom_ops: CustomOps) -> None:
-    """Let the programs of this process call these functions; those that have not run yet forget earlier ones."""
+    """Let the programs of this process call these functions; programs that have not run yet use them in place of
+    earlier ones.
+    """
     for name, function in custom_ops.items():
         _registered[name] = function
         tvm_ffi.register_global_func(symbol_of(name), _as_packed(function), override=True)
@@ -43,7 +45,7 @@ def encoded(attributes: Mapping[str, Any]) -> str:
 
 
 def results_of(function: Callable[..., Any], arrays: list[np.ndarray], attributes: str) -> list[np.ndarray]:
-    """What a function returns for arrays, which it may not change, and encoded attributes."""
+    """The results of a function for read-only arrays and encoded attributes."""
     for array in arrays:
         array.flags.writeable = False
     given = {name: _value(value) for name, value in json.loads(attributes).items()}
@@ -63,7 +65,10 @@ def _as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copied(result: np.ndarray) -> np.ndarray:
-    """A dense copy, aligned as kernels assume. A result may be an operand, whose memory later kernels use again."""
+    """A dense copy, aligned as kernels assume.
+
+    It is copied since a result may be an operand, and later kernels reuse its memory.
+    """
     memory = np.empty(result.nbytes + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     copy = memory[begin : begin + result.nbytes].view(result.dtype).reshape(result.shape)

@@ -6,7 +6,7 @@ from ..ffi import tvm_ffi
 
 
 def guarded_tensor(shape: tuple[int, ...], dtype: str, at_end: bool) -> tvm_ffi.Tensor:
-    """A tensor whose memory begins after an inaccessible page or, with ``at_end``, ends before one.
+    """A tensor with memory that begins after an inaccessible page or, with ``at_end``, ends before one.
 
     A red zone fills the rest of the tensor's pages. All bits of the tensor are set, so floats are NaN. The data is
     aligned to 64 bytes, so with ``at_end`` there may be up to 63 bytes of red zone before the page.

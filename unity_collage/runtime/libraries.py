@@ -17,13 +17,13 @@ from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
 from ..ffi import tvm_ffi
 
 _CUDA, _SESSIONS = "cuda", "sessions"
-"""The libraries of this package that have the backends for CUDA, and what calls inference runtimes."""
+"""The libraries of this package for the backends of CUDA, and for calls of inference runtimes."""
 
 
 def why_unavailable(name: str) -> str | None:
     """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing of the backend.
 
-    Those for CUDA load the driver and the CUDA runtime, to ask for devices.
+    Backends for CUDA load the driver and the CUDA runtime, to look for devices.
     """
     if name not in VENDORS:
         return f"there is no native backend {name!r}; there are {', '.join(VENDORS)}"
@@ -57,7 +57,7 @@ def load(name: str) -> None:
 
 
 def load_code_generator(name: str) -> None:
-    """Load what makes modules of backend ``name`` from programs.
+    """Load the library that makes modules of backend ``name`` from programs.
 
     Most backends are loaded for that. Those for CUDA need no device and no library of NVIDIA, only our own; nor does
     ``"sessions"``, our library for inference runtimes, need one of those. Raises RuntimeError with the reason when it
@@ -166,7 +166,7 @@ def _no_native_part(part: str) -> str:
 
 
 def _vendor_libraries(vendor: Vendor) -> list[Path]:
-    """The library of a vendor, behind the one that stands in for what the system lacks."""
+    """The library of a vendor, loaded after the stand-in for a library that the system lacks."""
     needed = [_stand_in(vendor.system_library) if vendor.system_library else None, vendor.path()]
     return [path for path in needed if path is not None]
 
@@ -176,7 +176,7 @@ def _stand_in(system_library: str) -> Path | None:
     """The library that is loaded in place of this one of the system, or None where the system has it.
 
     Minimal systems have no libgomp.so.1. oneDNN cannot be mapped without it, and runs on our pool instead of it. A
-    process has one library of a name: where PyTorch brings that name, only its library will do for both.
+    process has one library of a name: if PyTorch brings this name, its library is used for both.
     """
     try:
         ctypes.CDLL(system_library)
@@ -240,7 +240,7 @@ def cmake_folder() -> Path:
     """Where ``find_package(unity_collage_runtime)`` looks: the value of ``unity_collage_runtime_DIR`` for CMake.
 
     It is for the installed package; the folder of a bundle is one for that bundle. Raises RuntimeError in a checkout,
-    whose libraries are elsewhere.
+    where the libraries are elsewhere.
     """
     folder = own_file("cmake")
     if not (folder.parent / "lib").is_dir():
@@ -259,7 +259,7 @@ def _installed() -> Iterator[str]:
 
 
 def _cuda() -> ModuleType:
-    """What is about CUDA, which uses this module."""
+    """The module for CUDA, imported late since it uses this one."""
     from unity_collage.runtime import cuda
 
     return cuda

@@ -1,9 +1,9 @@
 """The order of calls on streams of the CUDA device.
 
-TVM keeps freed memory for reuse, and gives memory that the work of one stream still uses to a call on another. So a
-call on another stream than the call before it waits, on the device, for what that stream had to do by then. Calls are
-launched one at a time. A thread that frees a result while another thread launches a call on another stream must wait
-for its own stream before.
+TVM keeps freed memory for reuse, and may give memory that work of one stream still uses to a call on another stream.
+So a call on another stream than the previous call waits, on the device, for the work that was in that stream by then.
+Calls are launched one at a time. A thread that frees a result while another thread launches a call on another stream
+must wait for its own stream before.
 """
 
 import threading
@@ -36,7 +36,7 @@ def on_stream(stream: int) -> Any:
 
 
 def in_order(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call``, which launches kernels on the current stream, behind the calls of other streams.
+    """``call``, which launches kernels on the current stream, ordered after the calls of other streams.
 
     It raises RuntimeError where the thread uses another device, or the stream is captured.
     """
@@ -69,7 +69,7 @@ def waiting(call: Callable[..., Any], arguments: Sequence[Any]) -> tvm_ffi.Funct
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """A context for what TVM does on the default stream: nothing else of this process runs on the device."""
+    """A context for TVM's work on the default stream: nothing else of this process runs on the device meanwhile."""
     with _LAUNCHING:
         cuda.synchronize_device()
         yield

@@ -25,7 +25,7 @@ def set_num_threads(count: int) -> None:
 
 
 def threads_for_cores(root: str | Path = "") -> int:
-    """A thread for each core that this process may use, but not more than its :func:`cpu_quota` pays for.
+    """A thread for each core that this process may use, but at most as many as its :func:`cpu_quota` allows.
 
     Hardware threads that share a core count as one. ``root``: the folder to read the machine's files below.
     """
@@ -34,9 +34,9 @@ def threads_for_cores(root: str | Path = "") -> int:
 
 
 def cpu_quota(root: str | Path = "") -> float | None:
-    """How many processors' worth of time control groups allow this process, or None where they set no limit.
+    """How many processors control groups allow this process, as a fraction, or None if they set no limit.
 
-    It is the least limit of its group and of those around it, as far as they can be seen from a container.
+    It is the least limit of its group and of the enclosing groups that can be seen from a container.
     """
     load_base()
     found = tvm_ffi.get_global_func("collage.runtime.cpu_quota")(str(root))
@@ -54,7 +54,7 @@ def adopt_openmp(library: str | Path) -> None:
 
 
 def float_mode() -> int:
-    """How the calling thread computes: its rounding, and whether denormals count as zero."""
+    """The floating-point mode of the calling thread: its rounding, and whether denormals count as zero."""
     load_base()
     return int(tvm_ffi.get_global_func("collage.runtime.float_mode")())
 

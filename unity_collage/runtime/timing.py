@@ -25,7 +25,9 @@ class Timed(NamedTuple):
     """The runs of one function."""
 
     seconds: list[float]
-    """Of each run that other work of the machine did not disturb; of all runs where these are fewer than three."""
+    """The seconds of each run that other work of the machine did not disturb; of all runs if these are fewer than
+    three.
+    """
     is_doubtful: bool
     """Whether other work left too few undisturbed runs."""
 
@@ -82,15 +84,15 @@ def time_in_turns(
     that of the fastest of its ``rivals``. The others stop together, when each interval is within ``tolerance`` of its
     estimate. A runner that has used ``max_seconds`` or ``max_runs`` always stops, but not before its first run.
 
-    A run counts if every thread had a core before and after it, and none was kept from its core for a notable part of
-    it. Before a run the machine is given time to become calm. Waiting and the runs that do not count take at most three
+    A run counts if every thread had a core before and after it, and no thread lost its core for a notable part of it.
+    Before a run the machine is given time to become calm. Waiting and the runs that do not count take at most three
     times the budget of a runner.
 
-    The caches are prepared as by :func:`measure`, with one eviction for each round. Where the runners of a round
-    compute different things, code and branches of a kernel would be cold, which they are not where it runs again and
-    again: a ``twin`` runs first then, and leaves them as the kernel itself would. With ``evict_each_run`` there is an
-    eviction before each run, and a turn is three runs after one that does not count. Use it for many runners with
-    memory of their own, which would otherwise evict each other's memory.
+    The caches are prepared as by :func:`measure`, with one eviction for each round. If the runners of a round compute
+    different things, code and branch predictions of a kernel would be cold, unlike in a loop over one kernel. Then a
+    ``twin`` runs first, and leaves them as the kernel itself would. With ``evict_each_run`` there is an eviction
+    before each run, and a turn is three runs after one that does not count. Use it for many runners with memory of
+    their own, which would otherwise evict each other's memory.
     """
     load_base()
     timed = tvm_ffi.get_global_func("collage.runtime.time_in_turns")

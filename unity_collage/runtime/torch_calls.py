@@ -28,7 +28,7 @@ _registered: set[str] = set()
 
 
 def symbol_of(operator: str) -> str:
-    """How a program calls an operator, such as ``aten.histc.default``."""
+    """The symbol by which a program calls an operator, such as ``aten.histc.default``."""
     return _PREFIX + operator
 
 
@@ -60,7 +60,7 @@ def register(operators: Iterable[str]) -> None:
 
 
 def register_missing(error: str) -> bool:
-    """Register the operator that ``error`` says is missing; whether it names one that was not registered before.
+    """Register the operator that is missing according to ``error``; returns whether it was not registered before.
 
     Raises RuntimeError if PyTorch, or the operator, is not here.
     """
@@ -112,7 +112,7 @@ def _read(text: str) -> tuple[Any, int]:
 
 
 def _filled(template: Any, torch: Any, tensors: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """An argument: what is not a plain value is a dict of one item, its kind and what it is."""
+    """An argument; one that is not a plain value is a dict of one item, from its kind to its content."""
     if isinstance(template, list):
         return [_filled(each, torch, tensors, sizes) for each in template]
     if not isinstance(template, dict):
@@ -157,7 +157,7 @@ def _leaves(found: Any) -> list[Any]:
 
 
 def _own(torch: Any, found: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
-    """Results that are dense, real and aligned, and share no memory: that of an operand is used again by kernels."""
+    """Results that are dense, real and aligned, and share no memory with operands, since kernels reuse that."""
     taken = {each.untyped_storage().data_ptr() for each in operands}
     results = []
     for each in found:

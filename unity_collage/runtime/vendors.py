@@ -40,7 +40,7 @@ class Vendor:
         return _path(self.distribution, self.file)
 
     def opened_paths(self) -> list[Path]:
-        """The paths of the libraries that it opens itself, as far as they are installed."""
+        """The paths of the installed libraries that it opens itself."""
         return [path for end in self.opened if (path := _path(self.distribution, end)) is not None]
 
     def version(self) -> str | None:
@@ -55,7 +55,7 @@ class Vendor:
 
 @cache
 def _path(wheel: str, end: str) -> Path | None:
-    """The file of an installed wheel whose path ends so, or None; wheels list thousands of files.
+    """The file of an installed wheel with a path that ends like this, or None; wheels list thousands of files.
 
     Lists of files are read here first: ``importlib.metadata`` takes longer to import than a small program to load.
     """

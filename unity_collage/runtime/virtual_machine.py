@@ -13,10 +13,10 @@ from ..ffi import import_without_torch, tvm_ffi
 
 _Result = TypeVar("_Result")
 _POOLED = 2
-"""The allocator of a machine, which keeps memory for reuse."""
+"""The allocator of a VM, which keeps memory for reuse."""
 
 _HOST = "cpu:0"
-"""The last device of a machine, which has the shapes."""
+"""The last device of a VM, which has the shapes."""
 
 _TYPES = {"cpu": 1, "cuda": 2}
 """The kinds of devices, as DLPack numbers them."""
@@ -26,12 +26,12 @@ PLACED = "collage_placed"
 
 
 class Machines:
-    """The machines of one program, which share its weights; ``executable``: TVM's, or the module of a loaded one.
+    """The VMs of one program, which share its weights; ``executable``: TVM's, or the module of a loaded one.
 
-    Compiled functions keep nothing in their machine, so all threads use one. A machine that interprets bytecode has
-    one stack, so each call takes one that no other call uses.
+    Compiled functions keep no state in their VM, so all threads use one. A VM that interprets bytecode has one stack,
+    so each call takes a VM that no other call uses.
 
-    On a CUDA device each machine has a copy of TVM's constants, and calls are launched in order
+    On a CUDA device each VM has a copy of TVM's constants, and calls are launched in order
     (:mod:`unity_collage.runtime.streams`).
     """
 
@@ -53,7 +53,7 @@ class Machines:
         """The last arguments of ``main``: constants on other devices than the first."""
 
     def started(self) -> tvm_ffi.Module:
-        """A new machine, which has ``save_function`` as well."""
+        """A new VM, which also has ``save_function``."""
         machine = self._module["vm_load_executable"]()
         with streams.alone() if self._has_gpu else nullcontext():  # constants are copied
             machine["vm_initialization"](*_initialization(self._devices))
@@ -92,7 +92,7 @@ def kind_of(device: str) -> str:
 
 
 def _initialization(devices: Sequence[str]) -> tuple[int, ...]:
-    """The devices of a machine and their allocators, the host last, as TVM's machine takes them."""
+    """The devices of a VM and their allocators, the host last, as TVM's VM takes them."""
     numbers: list[int] = []
     for device in (*devices, *([] if kind_of(devices[-1]) == "cpu" else [_HOST])):
         kind, _, number = device.partition(":")
@@ -101,7 +101,7 @@ def _initialization(devices: Sequence[str]) -> tuple[int, ...]:
 
 
 def runtimes_in(executable: Any) -> list[str]:
-    """The native backends whose modules a program imports."""
+    """The native backends of the modules that a program imports."""
     kinds: set[str] = set()
     modules = [executable if isinstance(executable, tvm_ffi.Module) else executable.mod]
     while modules:
@@ -112,7 +112,7 @@ def runtimes_in(executable: Any) -> list[str]:
 
 
 def with_functions_of_tvm(call: Callable[[], _Result]) -> _Result:
-    """What ``call`` returns. Where it lacks a function, that is looked for, and it is called again.
+    """The result of ``call``. If it lacks a function, that function is looked up, and ``call`` is called again.
 
     It may be an operator of PyTorch. A few operators, such as ``unique``, call functions of TVM that are written in
     Python: TVM's packages for it are imported, which takes a second and 200 MB.
@@ -126,7 +126,7 @@ def with_functions_of_tvm(call: Callable[[], _Result]) -> _Result:
 
 
 def _is_found(error: str) -> bool:
-    """Whether the function that an error names may be there now, and was not before."""
+    """Whether the function that an error names was missing and may now be registered."""
     if torch_calls.register_missing(error):
         return True
     if "tvm.relax" in sys.modules:

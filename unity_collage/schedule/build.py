@@ -67,8 +67,8 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
 def _unfused_by_steps(iters: Sequence[Iter], fused: Expr, body: Callable[[dict[Var, Expr]], Stmt]) -> Stmt:
     """``body`` of the values of :func:`unfused`, each in a variable of its own.
 
-    No number is negative, but TVM does not know that where a size is none: it writes four divisions for a rounded one,
-    of what it divides four times. The quotients of four sizes took LLVM half a minute.
+    The numbers are never negative, but for symbolic sizes TVM does not know that. It replaces a floor division by
+    four divisions, and repeats the dividend in each of them. The quotients of four sizes took LLVM half a minute.
     """
     turning, steps = _turning(iters), list[Stmt]()
     values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in iters}
@@ -84,7 +84,7 @@ def _unfused_by_steps(iters: Sequence[Iter], fused: Expr, body: Callable[[dict[V
 
 
 def opaque(var: Var, value: Expr) -> Stmt:
-    """Binds ``var`` to ``value``, of which TVM knows nothing: it is "and" with ones only.
+    """Binds ``var`` to ``value`` in a form that TVM cannot analyse: a bitwise "and" with ones only.
 
     TVM would work out which part of a temporary is written and read, to make it smaller. With sizes that are not known
     that gives conditions in the size of the temporary, which it then cannot lower ("Binding of variable rmod").

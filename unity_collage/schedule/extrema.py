@@ -23,7 +23,7 @@ _FINITE_ENDS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16"
 
 
 def keeping_nan(func: Func) -> Func:
-    """``func`` whose float maxima and minima are NaN if an operand is.
+    """``func`` with float maxima and minima that are NaN if an operand is.
 
     Reductions that start from the lowest or highest finite number are left unchanged. They are inside TVM's softmax,
     where a NaN reaches the result by the exponentials. Those of :mod:`unity_collage.legalization` start from infinity.

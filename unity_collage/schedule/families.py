@@ -16,8 +16,10 @@ _TILED_IN_ONE = 8
 Measured: products of 32k steps are faster on one core than on two, and products of 64k steps equally fast."""
 
 Family = Callable[[Sequence[Stage], CpuTraits], "tuple[Stmt, int] | str"]
-"""From the stages that are still to be written to the loops for the first few of them and the number of these, or to
-the reason why the family does not apply."""
+"""Takes the stages that are not written yet.
+
+Returns the loops for the first few of them and their number, or the reason why the family does not apply.
+"""
 
 
 def emit(stages: Sequence[Stage], cpu: CpuTraits) -> Stmt:

@@ -27,7 +27,7 @@ def rewritten(func: Func) -> Func:
 
 
 def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
-    """A store whose value binds variables, with its casts rewritten by :func:`_converted`, and no step in bfloat16."""
+    """A store of a value that binds variables: casts rewritten by :func:`_converted`, and no step in bfloat16."""
     if not nodes(store.value, tirx.Let):
         return store
     return tvm_ffi.structural_map(store, ((tirx.Cast, _converted), *((kind, _wide) for kind in _STEPS)))
@@ -72,10 +72,10 @@ def _converted(cast: tirx.Cast) -> Expr:
 
 
 def _without_bounds(value: Expr) -> Expr:
-    """A float32 of which TVM's analysis asks no bounds.
+    """A float32 for which TVM's analysis computes no bounds.
 
-    It would find bounds of the integers inside that a formula makes, find others where they come by again inside a
-    condition, and fail as the two differ. LLVM removes both conversions.
+    It would compute bounds for the integers inside a formula. Inside a condition it would compute other bounds for
+    the same integers, and fail because they differ. LLVM removes both conversions.
     """
     return tirx.reinterpret("float32", tirx.reinterpret("int32", value)) if nodes(value, tirx.Let) else value
 

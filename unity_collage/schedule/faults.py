@@ -10,7 +10,7 @@ LOGGER = logging.getLogger("unity_collage.schedule")
 """It logs faults at level ERROR; if level DEBUG is enabled, they include the traceback."""
 
 FAULT = "a fault: "
-"""How the reason of a kernel begins on which our own code failed."""
+"""Prefix of the reason of a kernel on which our own code failed."""
 
 
 def logged(what: str, error: Exception) -> str:

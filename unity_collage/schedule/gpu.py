@@ -1,7 +1,8 @@
 """Loops bound to the threads of a GPU: the rules of TVM's dlight, tried until one gives a kernel that can be built.
 
 A kernel without thread bindings cannot be built, and TVM would give up the whole module for it. So each result is
-lowered alone before it is taken. What no rule schedules runs in one thread, and ``UNSCHEDULED`` has the reason.
+lowered alone before it is taken. A kernel that no rule schedules runs in one thread, and ``UNSCHEDULED`` has the
+reason.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ LOGGER = logging.getLogger("unity_collage.schedule")
 """At level DEBUG it logs why a rule does not schedule a kernel."""
 
 GPU_SCHEDULE_VERSION = 6
-"""The version of what is made here. Raise it when a kernel gets other loops, since costs hold for one version."""
+"""The version of the loops that are made here.
+
+Raise it when a kernel gets other loops, since costs hold for one version.
+"""
 
 Rule = dlight.ScheduleRule | SmallReduction | Vectors
 
@@ -46,7 +50,7 @@ _RULES: tuple[Rule, ...] = (
 """In the order of TVM's own pipeline, with two of ours; the last takes nearly every kernel, one thread an element."""
 
 _STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory of a block whose size is known when it is compiled: CUDA's limit on every GPU."""
+"""The limit of a block's statically allocated shared memory, in CUDA on every GPU."""
 
 _FOR_TUNERS = "layout_free_placeholders"
 """Annotation of a block: operands whose layout a tuner may choose."""

@@ -23,7 +23,7 @@ _ENOUGH = 1 << 14
 
 
 class SmallReduction:
-    """One thread for each result of a small reduction, and for what is computed from it elementwise.
+    """One thread for each result of a small reduction, and for the element-wise operators on it.
 
     ``apply`` is the interface of dlight's rules.
     """

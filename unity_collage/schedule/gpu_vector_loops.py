@@ -19,7 +19,7 @@ from . import build
 from .stage import Buffer, Expr, Iter, Stage, Var, substitute
 
 _THREADS, _MORE_THREADS = 256, 512
-"""The threads of a block, and those of one whose threads have two results each: a block takes a while to start."""
+"""The threads of a block, and of a block with two results for each thread: starting a block takes a while."""
 _UNROLLED = 64
 """A window of up to this many elements has no loops."""
 

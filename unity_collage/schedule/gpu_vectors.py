@@ -61,7 +61,7 @@ class Vectors:
     """The rule. ``apply`` is the interface of dlight's."""
 
     def apply(self, func: Func, _target: Target, _tunable: bool) -> Func | None:
-        """``func`` in vectors; None if it is neither elementwise nor a window, or if its accesses are no vectors."""
+        """``func`` in vectors; None if it is neither elementwise nor a window, or if its accesses are not vectors."""
         work = work_of(func)
         return None if isinstance(work, str) else in_vectors(func, work)
 
@@ -129,7 +129,7 @@ def _why_not_window(work: VectorWork) -> str | None:
 
 
 def _inlined(func: Func) -> Func:
-    """``func`` whose elementwise stages are computed where they are read."""
+    """``func`` with its elementwise stages computed where they are read."""
     schedule = s_tir.Schedule(func, debug_mask="none", error_render_level="none")
     for found in schedule.get_child_blocks(schedule.get_sblock("root")):
         readers = [schedule.get(reader) for reader in schedule.get_consumers(found)]
@@ -165,7 +165,7 @@ def _widths(work: VectorWork) -> list[int]:
 
 
 def _part(work: VectorWork, stage: Stage, lane: Iter, within: Iter) -> VectorPart | Fork | str:
-    """``stage`` over ``lane`` and ``within``, or the reason why its accesses along ``within`` are no vectors."""
+    """``stage`` over ``lane`` and ``within``, or the reason why its accesses along ``within`` are not vectors."""
     old = work.lane.var
     iters = [new for it in stage.iters for new in ((lane, within) if it.var.same_as(old) else (it,))]
     stage = stage.substituted({old: lane.var * within.extent + within.var}, iters)
@@ -229,7 +229,7 @@ def _copies(work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[A
 
 
 def _with_simple_conditions(stage: Stage, analyzer: sym.Analyzer) -> Stage:
-    """``stage`` whose conditions are simplified, so that they show whether they depend on the lane."""
+    """``stage`` with simplified conditions, which show whether they depend on the lane."""
 
     def choice(node: Call) -> Expr:
         if op_name(node) != "if_then_else":
@@ -294,7 +294,7 @@ def _moved(
 
 
 def _choice(value: Expr) -> Sequence[Expr]:
-    """The condition and both sides of a choice, whose sides may read out of bounds where they are not chosen.
+    """The condition and both sides of a choice; a side may read out of bounds where it is not chosen.
 
     TVM makes such a choice of each Select that reads memory. Empty for other expressions.
     """

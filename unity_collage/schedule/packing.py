@@ -72,7 +72,7 @@ def columns(
 def copied(
     value: Expr, like: Buffer, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
 ) -> tuple[Stmt, Buffer]:
-    """Loops that fill a new buffer, whose dimensions are the iterators in ``order``, with ``value``; and the buffer.
+    """Loops that fill a new buffer with ``value``, and the buffer; its dimensions are the iterators in ``order``.
 
     The buffer has the element type of ``like``.
     """

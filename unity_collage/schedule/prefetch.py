@@ -19,7 +19,7 @@ from tvm.tirx.stmt import Stmt
 from .stage import Expr, Iter, Stage, Var, static, stride, substitute
 
 Fetch = Callable[[dict[Var, Expr]], Stmt]
-"""From the values of all iterators to the statement that fetches a part of the next panel."""
+"""Returns for the values of all iterators the statement that fetches a part of the next panel."""
 
 _READ_TO_KEEP = (0, 3, 1)
 """The last operands of LLVM's ``prefetch``: for reading, into all caches, of data."""

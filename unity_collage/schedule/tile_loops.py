@@ -47,7 +47,7 @@ Place = tuple[int, Expr]
 """An element of the tile: the number of its vector in a row, and its index in the buffer of these vectors of all
 rows."""
 Write = Callable[[Place, Values], Stmt]
-"""From a place in the tile and the values of the iterators to the statement that writes the element there."""
+"""Returns for a place in the tile and the values of the iterators the statement that writes the element there."""
 
 
 class TileLoops:

@@ -2,12 +2,12 @@
 
 A tile is ``height`` rows of ``width`` results, which stay in vector registers during the whole reduction. Lanes run
 along the axis in which the result is contiguous. Rows run along an axis in which an operand in the lanes does not
-change, so each vector that is loaded is used ``height`` times, and each broadcast element ``width / lanes`` times. A
-model of the loads for each multiplication chooses among all sizes that fit the registers (:func:`_sizes`); the analysis
-is that of Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", 2016, with constants set by hand.
+change. So each loaded vector is used ``height`` times, and each broadcast element ``width / lanes`` times. A model of
+the loads for each multiplication chooses among all sizes that fit the registers (:func:`_sizes`); the analysis is
+that of Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", 2016, with constants set by hand.
 
-If the size of the row axis is known only when the program runs, the last tile overlaps its neighbour, and fewer rows
-than a tile has are computed in lower tiles or one by one.
+If the size of the row axis is known only when the program runs, the last tile overlaps its neighbour. Fewer rows than
+those of a tile are computed in lower tiles or one by one.
 
 Without a row axis, as in a product with a vector, a tile is one row or, over packed weights, two panels side by side.
 """
@@ -32,9 +32,12 @@ SMALL_STEP = 4
 _LONE_REGISTERS = 14
 """The most vectors of results in a tile of one row, with 32 registers; with 16 registers it is 12."""
 _COST_OF_ROW, _COST_OF_COLUMN, _COST_OF_WIDTH = 0.5, 0.25, 0.02
-"""The overhead of a tile of h rows of u vectors, relative to its multiplications: the first constant divided by h for
-loading vectors, the second divided by u for broadcasting elements, and the third times u for the share of L1 that its
-columns take. Set by hand from a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not a fit."""
+"""The overhead of a tile of h rows of u vectors, relative to its multiplications.
+
+It is the first constant divided by h for loading vectors, plus the second divided by u for broadcasting elements,
+plus the third times u for its share of L1. Set by hand from a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not
+a fit.
+"""
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
 """Cache lines at this distance map to one set of L1, which has 8 to 12 ways. At most ``_ALIASED_ROWS`` rows may do
 so."""
@@ -44,7 +47,7 @@ PANELS_AT_ONCE = 2
 """How many panels of a product with a vector are read side by side: hardware prefetches more of two streams than of
 one."""
 _FREE_ROWS = 6
-"""As how many rows an axis counts whose size is known when the program runs."""
+"""The assumed number of rows of an axis with a size that is known only when the program runs."""
 _HEAVY_BYTES = 64 * 1024
 """An operand in the lanes that is larger than this does not stay in L1 between two rows of tiles."""
 
@@ -73,7 +76,7 @@ class Tile:
 
 
 def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
-    """The tile for the reduction ``stage`` whose results ``result`` writes, or the reason why there is none."""
+    """The tile for the reduction ``stage``, with its results written by ``result``, or the reason why there is none."""
     lane = lane_axis(stage, result)
     if isinstance(lane, str):
         return lane

@@ -112,8 +112,8 @@ def _buffer(param: Buffer, shape: Sequence[int]) -> Buffer:
 def _dimensions(
     load: TensorLoad, stage: Stage, lane: Iter
 ) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
-    """The dimensions of the buffer of ``load``: outside of the panels, inside in the order of reading, and the one to
-    cut.
+    """The dimensions of the buffer of ``load``: those outside of the panels, those inside in the order of reading,
+    and the one to cut.
 
     Or the reason why the buffer cannot be cut into panels.
     """

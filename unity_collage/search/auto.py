@@ -103,7 +103,8 @@ def _best_of(one: Solution, other: Solution) -> Solution:
 def _second_opinion(problem: Problem, seconds: float, error: NoCover) -> Solution:
     """Integer programming, after the exact search has raised ``error``.
 
-    The exact search also raises NoCover if its budget ends before its first plan; integer programming can tell.
+    The exact search also raises NoCover if its budget ends before its first plan; integer programming shows which it
+    is.
     """
     try:
         return milp_cover(problem, seconds)

@@ -31,7 +31,7 @@ def lp_potentials(problem: Problem, seconds: float = 10.0) -> tuple[float, ...]:
 def lp_proof(problem: Problem, seconds: float = 10.0) -> BoundProof:
     """The proof of the highest bound that linear programming gives, transitions included.
 
-    If the time ends, one of a lower bound. Raises NoCover like :func:`lp_potentials`.
+    If the time ends, a proof of a lower bound. Raises NoCover like :func:`lp_potentials`.
     """
     quick = repaired(problem, potentials_of(problem))
     best = _from_duals(problem, _relaxation(problem, with_readings=True), seconds)
@@ -41,7 +41,7 @@ def lp_proof(problem: Problem, seconds: float = 10.0) -> BoundProof:
 def lp_branch(
     problem: Problem, taken: Sequence[int], dear: float, seconds: float
 ) -> tuple[BoundProof, dict[int, float], dict[int, float]] | None:
-    """A proof for the plans that take the options ``taken``, by id, and how much of each option the program takes.
+    """A proof for the plans with the options ``taken``, by id, and the part of each option that the program takes.
 
     The second result is the cost that the proof has for each option taken (:mod:`.branches`). If no plan may exist, a
     node that is not covered costs ``dear`` seconds many times. None if the time was not enough.
@@ -98,9 +98,9 @@ def _relaxation(problem: Problem, with_readings: bool) -> _Relaxation:
     """The relaxation of covering each node, and of paying for transitions.
 
     The options that contain a node add up to one, or to at least one if nodes may be computed twice. For a free node
-    there is no lower limit. A column for a value, a side that reads it, and the options that write it at one cost for
-    this side, says that the side reads what these write: at most as much as they write, and at least as much as options
-    of the side with one last node read.
+    there is no lower limit. There is a column for a value, a side that reads it, and the options that write it at one
+    cost for this side. It says that the side reads what these write. It is at most as much as they write, and at
+    least as much as options of the side with one last node read.
     """
     model = Model()
     holders: list[list[tuple[int, float]]] = [[] for _ in problem.sources]
@@ -157,7 +157,8 @@ def _add_crossings(
 ) -> None:
     """Columns for the transitions of a value to the side that reads it, by what they cost.
 
-    ``writers``: the columns of the options that write it, by sides. ``readers``: of those that read it, by last node.
+    ``writers``: the columns of the options that write it, by sides. ``readers``: the columns of those that read it,
+    by last node.
     """
     value, reader = crossing
     by_cost: dict[float, list[int]] = {}
@@ -190,10 +191,11 @@ def _proof_of(problem: Problem, relaxation: _Relaxation, outcome: Outcome) -> Bo
 def repaired(
     problem: Problem, potentials: Sequence[float], readings: Mapping[Reading, float] | None = None
 ) -> BoundProof:
-    """A proof whose conditions hold exactly, made by lowering numbers as little as possible.
+    """A proof with conditions that hold exactly, made by lowering numbers as little as possible.
 
-    First potentials, and what the caller reads: that harms no other condition. To lower another reading makes the
-    condition of its reader harder, so all are looked at once more; if that does not end, there are no readings.
+    First potentials and the readings of the caller are lowered, which affects no other condition. Lowering another
+    reading makes the condition of its reader stricter, so all conditions are checked again. If this does not end, the
+    proof has no readings.
     """
     repair = _Repair(problem, potentials, readings or {})
     for _ in range(_MOST_PASSES):
@@ -234,7 +236,7 @@ class _Repair:
         return self._conditions.excess(option, self.potentials, self.readings, self._sums)
 
     def _lower(self, option: Option, excess: float) -> bool:
-        """Lower the largest number in the condition of ``option``; whether that harms no other condition."""
+        """Lower the largest number in the condition of ``option``; returns whether this affects no other condition."""
         inside = max(members(option.inside), key=lambda index: self.potentials[index])
         charged = [reading for reading in self._charged(option) if self.readings[reading] > 0.0]
         callers = [reading for reading in charged if reading[2] == len(self._problem)]

@@ -1,13 +1,12 @@
 """A proof by cases, where one linear program does not prove enough, and an independent check of it.
 
-A *branch* says of some options that they are in the plan and of others that they are not. Branches that fork at an
-option, once with it and once without it, leave out no plan. So the cheapest plan costs at least the least bound of all
-branches.
+A *branch* fixes some options to be in the plan and others not to be. Two branches that fork at an option, one with it
+and one without it, leave out no plan. So the cheapest plan costs at least the least bound of all branches.
 
-*The bound of a branch.* Its plans have none of the options left out, and none that is incompatible with one taken. They
-are plans of a smaller problem. There an option that is taken may have any cost: it is in every plan of the branch, so
-each costs more or less by the same seconds. A :class:`.proof.BoundProof` is checked against that problem, and the
-seconds are given back.
+*The bound of a branch.* Its plans have none of the options left out, and none that is incompatible with one taken.
+They are plans of a smaller problem. There an option that is taken may have any cost: it is in every plan of the
+branch, so all costs change by the same seconds. A :class:`.proof.BoundProof` is checked against that problem, and
+then the bound is changed back by these seconds.
 
 *Incompatible options.* Where no node is computed twice, two options with a common node; and two of which each depends
 on the other, since every path between them leads from kernel to kernel. Where nodes may be computed twice, two that
@@ -46,12 +45,12 @@ class ProofBranch:
 
 
 def branches_seconds(problem: Problem, branches: Sequence[ProofBranch]) -> float:
-    """The bound that all branches together prove, if :func:`why_no_branches` has nothing against them."""
+    """The bound that all branches together prove, if :func:`why_no_branches` returns None for them."""
     return min((branch_seconds(problem, branch) for branch in branches), default=-inf)
 
 
 def branch_seconds(problem: Problem, branch: ProofBranch) -> float:
-    """The bound that the proof of one branch says, or the cost of its only plan; infinite where it has no plan."""
+    """The bound of the proof of one branch, or the cost of its only plan; infinite if it has no plan."""
     if branch.proof is None:
         settled = Between(problem).only_plan_seconds(branch.forks)
         return -inf if settled is None else settled
@@ -134,7 +133,7 @@ class Between:
         return replace(self._problem, options=tuple(kept))
 
     def only_plan_seconds(self, forks: Sequence[Fork]) -> float | None:
-        """What the only plan of a branch costs; infinite if it has none, None if it may have several."""
+        """The cost of the only plan of a branch; infinite if it has none, None if it may have several."""
         if self.has_no_plan(forks):
             return inf
         taken = {id_ for id_, way in forks if way}

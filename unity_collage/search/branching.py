@@ -30,7 +30,7 @@ class _Open:
     number: int
     branch: ProofBranch = field(compare=False)
     taken: dict[int, float] = field(compare=False)
-    """How much of each option the program takes, by id."""
+    """The part of each option that the program takes, by id."""
 
 
 def branched(
@@ -104,7 +104,8 @@ class _Branching:
     def _fork_at(self, open_: _Open) -> int | None:
         """The option to split at, by id.
 
-        That is the one of which the program takes about half, else one that waits in a cycle, else the most expensive.
+        This is the option of which the program takes about half, else one that waits in a cycle, else the most
+        expensive one.
         """
         decided = {id_ for id_, _ in open_.branch.forks}
         shares = {id_: share for id_, share in open_.taken.items() if id_ not in decided}

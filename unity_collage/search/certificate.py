@@ -29,7 +29,7 @@ class Certificate:
     seconds: float
     """Costs, launches and transitions together."""
     lower_bound: float
-    """What the search says: no valid plan is cheaper. Its own word, as far as the proof does not reach."""
+    """The claim of the search that no valid plan is cheaper; the proof may show less."""
     gap: float
     """The difference between the cost and the lower bound, as a part of the cost."""
     proved: bool
@@ -46,7 +46,7 @@ class Certificate:
 
     @property
     def unproved(self) -> float:
-        """By what part of its cost another plan may be cheaper, as far as the proof reaches."""
+        """The part of its cost by which another plan may be cheaper by what is proved."""
         if self.proved or not self.seconds:
             return 0.0
         return max(0.0, 1.0 - self.proved_seconds / self.seconds)
@@ -109,7 +109,7 @@ def _why_wrong_bound(problem: Problem, claim: Certificate) -> str | None:
 
 
 def _why_wrong_word(problem: Problem, claim: Certificate) -> str | None:
-    """Why the claim says something else of its proof than what it proves, or None."""
+    """Why the proof shows something else than the claim states of it, or None."""
     proved = _proved_seconds(problem, claim)
     if claim.proved != _reaches(proved, claim.seconds):
         has_proof = claim.proof is not None or claim.enumeration is not None or claim.branches

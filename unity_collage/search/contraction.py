@@ -1,4 +1,4 @@
-"""A graph whose nodes are merged into kernels one by one, while a topological order of the kernels is maintained.
+"""Merges the nodes of a graph into kernels one by one, and maintains a topological order of the kernels.
 
 A merge closes a cycle if a path leaves the new kernel and comes back. Every node of such a path lies between the first
 and the last node of the kernel in the topological order, so only that stretch is searched and reordered. This is the

@@ -1,4 +1,4 @@
-"""Parameters and results with devices: nodes around a problem, so that copies of them are charged like all others.
+"""Parameters and results with devices: nodes around a problem, so that copies of them cost as much as all others.
 
 A parameter becomes a node that only a free option on its device makes. A result that the caller wants on a device
 becomes a node that only a free option on this device makes of the value. So a problem with ends is a problem, and its
@@ -14,7 +14,7 @@ from ..index_set import first_n, index_set
 from .problem import Option, Problem, Solution, Transition
 
 END = "view"
-"""The backend of the options for parameters and results, which are no kernels."""
+"""The backend of the options for parameters and results, which are not kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ def with_ends(
     """``inner`` between its parameters and results.
 
     ``reads``: for each node the numbers of the parameters that it reads. ``parameters``: the device of each.
-    ``results``: the device on which the caller wants the value of a node. ``copies``: by devices, the seconds of a copy
-    of each parameter; what a copy of a result costs is in ``inner.transitions``. Ids of new options are ``first_id`` or
-    more, and larger than those of the inner problem.
+    ``results``: the device on which the caller wants the value of a node. ``copies``: by devices, the seconds of a
+    copy of each parameter; the cost of a copy of a result is in ``inner.transitions``. Ids of new options are
+    ``first_id`` or more, and larger than those of the inner problem.
     """
     before, count, wanted = len(parameters), len(inner), sorted(results)
     inputs = [((), device) for device in parameters]

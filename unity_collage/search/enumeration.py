@@ -29,20 +29,20 @@ from .problem import Option, Problem
 from .proof import BoundProof, Conditions, transition, why_no_proof
 
 MOST_STATES = 400_000
-"""Partial plans that are looked at; more take too long to check."""
+"""The most partial plans that are examined; more take too long to check."""
 
 _MARGIN = 5e-10
-"""By what part of the bound a plan must be cheaper to count; sums of costs are rounded by less."""
+"""A plan counts as cheaper if it is cheaper by this part of the bound; sums of costs are rounded by less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """The claim that no plan is cheaper, which the checker finds out itself, as plain data."""
+    """The claim that no plan is cheaper, which the checker verifies by its own enumeration, as plain data."""
 
     seconds: float
     """The bound."""
     potentials: tuple[float, ...]
-    """What makes the walk short: potentials of a :class:`.proof.BoundProof` without readings."""
+    """Potentials of a :class:`.proof.BoundProof` without readings, which shorten the walk."""
 
 
 def why_not_enumerated(problem: Problem, claim: Enumeration) -> str | None:
@@ -67,7 +67,7 @@ def least_seconds(problem: Problem, claim: Enumeration, most: int = MOST_STATES)
 class _State(NamedTuple):
     wanted: IndexSet
     readers: tuple[tuple[int, int], ...]
-    """For wanted values the sides that read them, as bits, as far as they may be charged for it; by value."""
+    """For wanted values the sides that read them and may be charged for it, as bits; by value."""
     ahead: tuple[tuple[int, int], ...]
     """For values that are written ahead the sides of the option that writes them, as bits; by value."""
 

@@ -40,7 +40,7 @@ class _Tag(NamedTuple):
     writers: int
     """The sides of the option that wrote the value; 0 while it is wanted."""
     readers: int
-    """Without sides that no possible writer charges for."""
+    """The sides without those that no possible writer charges for."""
 
 
 class _General(NamedTuple):
@@ -71,7 +71,7 @@ class GeneralSpace:
         number = {name: position for position, name in enumerate(self._names)}
         self._sides = {o.id: sum(1 << number[side] for side in o.sides) for o in problem.options}
         self._known: dict[tuple[int, int, int], float] = {}
-        """What :meth:`_paid` has said before."""
+        """Earlier results of :meth:`_paid`."""
         self._charged_readers = self._paying_readers()
         self._tagged = any(self._charged_readers)
 

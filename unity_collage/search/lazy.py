@@ -39,7 +39,7 @@ _PART, _LEAST = 2, 8
 few more measurements, but takes twice as many rounds."""
 
 _UNEXPECTED = "nothing is expected of it"
-"""Why a key has no option in the problem of the plan that is expected."""
+"""Why a key has no option in the problem of the expected plan."""
 
 _CAUTION = 0.8
 """After a cost below its bound, all bounds are scaled to this part of the cost: the machine is faster than assumed, and
@@ -68,7 +68,7 @@ class LazySearch:
     """The search for a problem in which not all costs are known."""
 
     keys: Mapping[int, str]
-    """The key of each candidate, by option id; what costs nothing for certain has none."""
+    """The key of each candidate, by option id; an option that certainly costs nothing has none."""
     bounds: Mapping[str, float]
     """A lower bound in seconds for each key, not negative."""
     make: Callable[[Mapping[str, Answer]], Problem]
@@ -81,10 +81,13 @@ class LazySearch:
     """Answers that need no measurement."""
     enough: float = math.inf
     """Seconds: the search ends once no plan costs less by the lower bounds, whether or not all of its plan is measured.
-    This holds as long as no kernel is refused: what has no kernel is left behind and costs nothing."""
+    This holds as long as no kernel is refused: a node without a kernel is left behind and costs nothing."""
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The seconds that are expected of some keys. The cheapest plan of these is measured first, all of it, and again
-    until it is the cheapest one that is expected. Then the search begins, so what it finds does not depend on them."""
+    """The expected seconds of some keys.
+
+    The cheapest plan by these is measured first, completely, until the cheapest expected plan is measured. Then the
+    search begins, so its result does not depend on them.
+    """
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
@@ -109,7 +112,7 @@ class LazySearch:
             self._learn(wanted, gains)
 
     def _measure_expected(self) -> None:
-        """Measure the cheapest plan of what is known and expected, until all of it is known."""
+        """Measure the cheapest plan of known and expected costs, until all of its costs are known."""
         unexpected = {key: _UNEXPECTED for key in self.bounds if key not in self.expected}
         while any(key not in self._answers for key in self.expected):
             problem = self.make({**unexpected, **self.expected, **self._answers})
@@ -141,7 +144,7 @@ class LazySearch:
         return list(dict.fromkeys(keys))
 
     def _is_known(self, option: Option) -> bool:
-        """Whether an option needs no measurement; what has no key, such as a view, never does."""
+        """Whether an option needs no measurement; an option without a key, such as a view, never does."""
         key = self.keys.get(option.id)
         return key is None or key in self._answers
 
@@ -169,9 +172,10 @@ class LazySearch:
         return wanted
 
     def _gains(self, problem: Problem, solution: Solution) -> dict[str, float]:
-        """What each unknown key of a solution may gain: the known kernels that it would replace, less its own bound.
+        """The possible gain of each unknown key of a solution: the cost of the known kernels that it would replace,
+        less its own bound.
 
-        Infinite where it makes a node that no known kernel makes; 0 where the known kernels are no plan of the rest.
+        Infinite if it makes a node that no known kernel makes; 0 if the known kernels do not form a plan of the rest.
         """
         known = tuple(option for option in problem.options if self._is_known(option))
         made = reduce(int.__or__, (option.inside for option in known), EMPTY)
@@ -196,7 +200,7 @@ class LazySearch:
         self._take(self.measure(expensive))
 
     def _take(self, found: Mapping[str, Answer]) -> None:
-        """Keep these answers; where one is below its bound, lower all bounds."""
+        """Keep these answers; if one is below its bound, lower all bounds."""
         for key, answer in found.items():
             self._answers[key] = answer
             if not isinstance(answer, str) and answer < self.bounds[key] * self._trust:

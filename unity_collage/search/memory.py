@@ -3,7 +3,7 @@
 TVM's StaticPlanBlockMemory gives each value a storage: one whose values are all dead, of the same element type and
 between a sixteenth and sixteen times as large, else a new one. It takes the smallest that is large enough, or else the
 largest, which grows. A storage lives from its first value to its last one, with its final size. Results have storages
-of their own. A value that is 0 bytes large is a view: it keeps what it reads.
+of their own. A value of 0 bytes is a view: it keeps its operand alive.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _RANGE = 16
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What the values and options of a problem take in memory, all in bytes."""
+    """The bytes of the values and options of a problem."""
 
     sizes: tuple[int, ...]
-    """Of the value of each node; 0: it is a view."""
+    """The bytes of the value of each node; 0: it is a view."""
     kinds: tuple[str, ...] = ()
     """The element type of each value; storages are for one type. Empty: all have the same."""
     scratch: Mapping[int, int] = field(default_factory=dict[int, int])
-    """What an option takes while it runs, by id."""
+    """The bytes that an option takes while it runs, by id."""
     packed: Mapping[int, int] = field(default_factory=dict[int, int])
-    """What an option in the plan holds all the time, by id."""
+    """The bytes that an option in the plan holds all the time, by id."""
     views: frozenset[int] = frozenset()
-    """The ids of options that return what they read: their values are views."""
+    """The ids of options that return their operand: their values are views."""
     weights: int = 0
-    """What every plan holds all the time."""
+    """The bytes that every plan holds all the time."""
     page: int = 1
     """The allocator rounds each storage up to a multiple of this."""
 
@@ -44,7 +44,7 @@ class Footprint:
 
 
 def least_bytes(problem: Problem, footprint: Footprint) -> int:
-    """What every plan holds at its end: the weights, and the results that cannot be views."""
+    """The bytes that every plan holds at its end: the weights, and the results that cannot be views."""
     may_be_view = problem.free
     for option in problem.options:
         if option.id in footprint.views:

@@ -2,12 +2,12 @@
 
 Two things are done, one after the other:
 
-1. *Penalties.* The values that the last plan holds where it is above the limit, or near its peak, cost some seconds
-   more, and so do options with scratch or packed copies. The search is repeated. This is a Lagrangian method: it finds
-   plans quickly and proves nothing.
+1. *Penalties.* The values that the last plan holds above the limit, or near its peak, cost some seconds more. So do
+   options with scratch or packed copies. The search is repeated. This is a Lagrangian method: it finds plans quickly
+   and proves nothing.
 2. *Enumeration.* Plans are enumerated in the order of their seconds, by a best-first search whose bound of the rest is
-   exact. It ends at the first plan after which none can be better. What it says then is proved: this plan is the best,
-   or there is none. If its budget ends before, the best plan that was found is the answer, and nothing is proved.
+   exact. It ends at the first plan after which none can be better. Then it is proved that this plan is the best, or
+   that there is none. If its budget ends before, the best plan that was found is the result, and nothing is proved.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _NEAR = 0.9
 
 @dataclass(frozen=True, slots=True)
 class MemoryGoal:
-    """What is asked of the bytes of a plan."""
+    """A goal for the bytes of a plan."""
 
     limit: int | None = None
     """The most bytes that it may hold."""
     seconds_per_byte: float = 0.0
-    """What each byte of the peak counts in seconds."""
+    """The weight of each byte of the peak, in seconds."""
 
     def score(self, seconds: float, peak: int) -> float:
-        """What is minimised; infinite above the limit."""
+        """The score that is minimised; infinite above the limit."""
         return (
             INFINITE
             if self.limit is not None and peak > self.limit
@@ -118,7 +118,7 @@ class _MemorySearch:
         return peak
 
     def penalise(self, max_states: int, deadline: float) -> None:
-        """Search with penalties on what the last plan holds at its peak, until that changes nothing."""
+        """Search with penalties on the values that the last plan holds at its peak, until the plan does not change."""
         problem, footprint = self._problem, self._footprint
         penalties = [0.0] * len(problem)
         step = max(self._cheapest.seconds, 1e-9) / max(self._peak, 1) / 4
@@ -155,7 +155,7 @@ class _MemorySearch:
         return step * own + sum(penalties[node] for node in members(self._problem.outputs(option)))
 
     def enumerate(self, max_states: int, max_plans: int, deadline: float) -> BoundedPlan:
-        """Look at plans in the order of their seconds, as long as one of them may be the best."""
+        """Enumerate plans in the order of their seconds, as long as one of them may be the best."""
         number = 0
         for number, plan in enumerate(_plans_of_camps(self._problem, max_states, deadline), 1):
             if plan is None:

@@ -112,8 +112,10 @@ def _add_exclusions(problem: Problem, model: Model, options: dict[int, Option]) 
 def _add_transitions(
     problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
 ) -> None:
-    """Add a column for each value and side, which is 1 if that side reads the value, also through nodes left behind,
-    and a column with the cost for each transition."""
+    """Add a column for each value and side, and a column with the cost for each transition.
+
+    The first is 1 if the side reads the value, also through nodes left behind.
+    """
     readers = _readers(problem, options)
     sides = tuple(dict.fromkeys(side for option in options.values() for side in option.sides))
     written: list[dict[str, Terms]] = [{} for _ in problem.sources]

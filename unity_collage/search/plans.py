@@ -68,7 +68,7 @@ def order_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[
     Units that wait for a cycle are missing.
     """
     sorter = TopologicalSorter(dict(enumerate(needs)))
-    with suppress(CycleError):  # units that do not wait for a cycle are ordered all the same
+    with suppress(CycleError):  # units that do not wait for a cycle are still ordered
         sorter.prepare()
     order: list[int] = []
     ready: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ or a node left behind reads it. A plan is valid if
 * no two of its options are of backends that exclude each other, and
 * no node is inside two kernels and no option hides a node, unless the problem allows redundant computation.
 
-An option that does not write its last node computes that node in vain, and is in no valid plan.
+An option that does not write its last node computes that node for nothing, and is in no valid plan.
 
 The cost of a plan is the sum of the costs and launches of its options and of its transitions. A transition is charged
 once for each value and each *other* backend that reads it, and once for each *other* device: that is a copy, which
@@ -48,7 +48,7 @@ class Option:
     high: float | None = None
     """The upper end."""
     device: str = ""
-    """Where the kernel runs, and where the values are that it reads and writes; empty: there is one device."""
+    """The device of the kernel and of the values that it reads and writes; empty: there is one device."""
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ Transition = float | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """The question which options should compute the graph."""
+    """A partitioning problem: which options should compute the graph."""
 
     sources: tuple[tuple[int, ...], ...]
     """For each node, the nodes that it reads."""
@@ -87,7 +87,7 @@ class Problem:
     """Nodes that may be left behind at no cost."""
     options: tuple[Option, ...]
     launch_seconds: float = 0.0
-    """Charged once for every chosen option whose backend is not in ``launches``."""
+    """Charged once for every chosen option with a backend that is not in ``launches``."""
     results: IndexSet = EMPTY
     """The values that the caller reads. Values that no node reads are wanted in any case."""
     transitions: Mapping[tuple[str, str], Transition] = field(
@@ -220,7 +220,7 @@ class Solution:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the search says that no valid plan is cheaper, up to rounding and ties."""
+        """Whether the search claims that no valid plan is cheaper, up to rounding and ties."""
         return self.gap <= 1e-9
 
 

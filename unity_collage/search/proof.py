@@ -4,10 +4,10 @@ A proof is a feasible solution of the dual of a linear program; it is checked by
 seconds for each node. Those inside an option are paid for by the option's cost, and each plan covers each node, so a
 plan costs at least the sum of all potentials.
 
-*Readings* add what transitions cost, and what it costs that values are not only computed but written. A reading is
-seconds for a value, the side that reads it (a backend, a device, or any), and the last node of the option that reads
-it. It relieves that option at the expense of the one that writes the value. Let R be the sum of the readings of a value
-by a side, and T the transition to it from the sides of the option that writes the value: 0 from itself, and for
+*Readings* add the cost of transitions, and the cost of writing values, not only computing them. A reading is seconds
+for a value, the side that reads it (a backend, a device, or any), and the last node of the option that reads it. It
+relieves that option at the expense of the one that writes the value. Let R be the sum of the readings of a value by a
+side. Let T be the transition to the side from the sides of the option that writes the value: 0 from itself, and for
 readings by any. Then the option that writes the value is charged what R is above T. The conditions are, for each
 option that can be in a plan:
 
@@ -15,15 +15,15 @@ option that can be in a plan:
 
 The caller reads the results like an option after the last node that costs nothing.
 
-*Why a plan costs at least the sum of the potentials and of the caller's readings.* Sum the conditions over its options.
-An option writes its last node, and each value is written once, so no two options of a plan have one last node, and of
-the readings of a value by a side the plan uses at most R. If it uses any, the value is written, the plan pays T, and
-the writer is charged the rest. So all readings but the caller's are paid for, and what is left are the potentials: each
-node is in an option or left behind. A node that may be left behind has no positive potential. Where nodes may be
-computed twice, none has a negative one.
+*Why a plan costs at least the sum of the potentials and of the caller's readings.* Sum the conditions over its
+options. An option writes its last node, and each value is written once. So no two options of a plan have one last
+node, and the plan uses at most R of the readings of a value by a side. If it uses any, the value is written, the plan
+pays T, and the writer is charged the rest. So all readings except the caller's are paid for, and the potentials
+remain: each node is in an option or left behind. A node that may be left behind has no positive potential. Where
+nodes may be computed twice, none has a negative one.
 
 Only values that cannot be left behind have readings, since others may have no writer. A node that may be left behind
-and is in no option is a view in every plan: who reads it reads what it reads.
+and is in no option is a view in every plan: its readers read its operands.
 
 This file shares no code with the searches. It reads only the fields of the problem.
 """
@@ -124,7 +124,7 @@ class Conditions:
             inside |= option.inside
         self._readers: list[set[int]] = [set() for _ in problem.sources]
         self._origins: list[frozenset[int]] = []
-        """For each node the values that its readers read, as far as they are the same in every plan."""
+        """For each node the values that its readers read, if they are the same in every plan."""
         for node, sources in enumerate(problem.sources):
             for source in sources:
                 self._readers[source].add(node)
@@ -136,7 +136,7 @@ class Conditions:
                 self._origins.append(frozenset(o for source in sources for o in self._origins[source]))
 
     def reads(self, option: Option) -> set[int]:
-        """The values that an option reads and whose readings relieve it."""
+        """The values that an option reads, with readings that relieve it."""
         inside = set(members(option.inside))
         sources = {source for node in inside for source in self._problem.sources[node]} - inside
         return {origin for source in sources for origin in self._origins[source]} - inside
@@ -148,11 +148,11 @@ class Conditions:
         return border - set(members(option.hidden))
 
     def is_wanted(self, value: int) -> bool:
-        """Whether the caller reads a value: a result, or what no node reads."""
+        """Whether the caller reads a value: a result, or a value that no node reads."""
         return not self._readers[value] or bool(self._problem.results >> value & 1)
 
     def is_possible(self, option: Option) -> bool:
-        """Whether an option can be in a plan: it writes its last node, and no node is computed twice for it in vain."""
+        """Whether an option can be in a plan: it writes its last node, and no node is computed twice for nothing."""
         if not self._problem.redundant and self.writes(option) != self.writes(replace(option, hidden=EMPTY)):
             return False
         return option.inside.bit_length() - 1 in self.writes(option)

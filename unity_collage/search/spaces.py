@@ -27,7 +27,7 @@ def space_of(problem: Problem, potentials: Sequence[float], every: bool = False)
 
 
 class PlainSpace:
-    """The state space of problems whose options write one value each.
+    """The state space of problems with options that write one value each.
 
     A state is an int relative to its layer, with bit ``k`` for node ``layer - k``. Graphs are deep and narrow, so the
     int stays small for any number of nodes.

@@ -72,7 +72,7 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
 def _least(
     problem: Problem, ask: Callable[[Problem, int], Mapping[int, Through]], max_states: int
 ) -> dict[int, Through]:
-    """The cheapest plan of all camps, by id; a camp without a plan says nothing."""
+    """The cheapest plan of all camps, by id; a camp without a plan is ignored."""
     least: dict[int, Through] = {}
     each = camps(problem)
     for camp in each:

@@ -9,9 +9,10 @@ Of all plans that such swaps make, the policy takes the one with the fewest tran
 fewest kernels, then the backends that the user prefers. So two runs that differ only by noise usually have the same
 plan.
 
-The policy is a lexicographic objective. It is encoded as a second problem, with counts for costs, over the kernels of
-the cheapest plan and the options that tie with them, and solved by the exact search. The proof of the first search is
-kept. A separate claim says that the plan differs from the proved one by ties alone (:class:`.tie_claim.TieClaim`).
+The policy is a lexicographic objective. It is encoded as a second problem, with counts for costs. Its options are the
+kernels of the cheapest plan and the options that tie with them. The exact search solves it. The proof of the first
+search is kept. A separate claim says that the plan differs from the proved one by ties alone
+(:class:`.tie_claim.TieClaim`).
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int,
         equal = same.get((option.inside, option.hidden))
         group = [equal] if equal else _group(option, owners, shared)
         if any(kernel.device != option.device for kernel in group):
-            continue  # copies between devices cost what they cost
+            continue  # copies between devices are no ties
         if group and _overlap(problem, option, group) and _does_the_same(problem, plan, option, group):
             yield option, tuple(kernel.id for kernel in group)
 
@@ -163,7 +164,7 @@ def _does_the_same(problem: Problem, plan: Solution, option: Option, group: Sequ
 
 
 def _policy(problem: Problem, plan: Solution, tied: Sequence[Option], preference: Sequence[str]) -> Problem:
-    """The problem whose cheapest plan is the one that the policy prefers.
+    """The problem of the policy: its cheapest plan is the one that the policy prefers.
 
     A kernel costs 1, a transition more than all kernels together, and the preference for a backend less than a kernel.
     Options that cost nothing are views, not kernels, and stay free.

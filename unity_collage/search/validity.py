@@ -32,7 +32,7 @@ def why_wrong_cost(
 
 
 def seconds_of_only(problem: Problem, chosen: Sequence[Option]) -> float:
-    """What the plan costs that has just these options, in any order; infinite if that is no valid plan."""
+    """The cost of the plan of exactly these options, in any order; infinite if they are not a valid plan."""
     kernels = _kernels(problem, chosen)
     left = _left_behind(problem, kernels)
     ordered = _in_order(problem, kernels, left)

@@ -1,4 +1,4 @@
-"""Runtime modules whose functions are sessions of an inference runtime."""
+"""Runtime modules with functions that are sessions of an inference runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inference runtimes, and which of them are here."""
+"""The inference runtimes, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class InferenceRuntime:
     """A runtime that compiles whole models, with the settings that its users would give it."""
 
     name: str
-    """By which ``backends`` and reports call it; the native part and the wheel have the same name."""
+    """Its name in ``backends`` and reports; the native part and the wheel have the same name."""
     title: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     in_bfloat16: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is added for ``precision="bf16"``."""
+    """The additional settings for ``precision="bf16"``."""
 
     in_regions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is added for a part of a program: its threads must not spin while other kernels run."""
+    """The additional settings for a part of a program: its threads must not spin while other kernels run."""
 
     def settings_for(self, precision: str, is_region: bool = False) -> dict[str, str]:
         """The settings for a precision of this package, for a whole model or for a region of one."""
@@ -32,7 +32,7 @@ class InferenceRuntime:
         return runtime.why_unavailable(self.name)
 
     def version(self) -> str:
-        """The version of its wheel, which is part of what a comparison holds for."""
+        """The version of its wheel; a stored comparison holds for this version only."""
         return f"{self.title} {runtime.library_version(self.name)}"
 
 
@@ -50,10 +50,10 @@ RUNTIMES = {
         InferenceRuntime("onnxruntime", "ONNX Runtime", in_regions={"session.force_spinning_stop": "1"}),
     )
 }
-"""By name, in the order in which they are asked: on most networks of the zoo the first is the faster one."""
+"""By name, in the order in which they are tried: on most networks of the zoo the first is the faster one."""
 
 
 def available(names: Sequence[str] | None = None) -> list[InferenceRuntime]:
-    """Those of ``names`` that can be used here; without names: of all."""
+    """The runtimes among ``names`` that can be used here; without names: among all."""
     wanted = RUNTIMES.values() if names is None else [RUNTIMES[name] for name in names]
     return [found for found in wanted if found.why_unavailable() is None]

@@ -1,4 +1,4 @@
-"""A whole model as one kernel of an inference runtime, which gets the file as its user has it."""
+"""A whole model as one kernel of an inference runtime, which gets the user's file unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .module import SessionModel, session_module
 from .runtimes import InferenceRuntime
 
 WHOLE = "the whole model"
-"""What a report calls the kernel."""
+"""The name of the kernel in reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class WholeModel:
 
 
 def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime, precision: str) -> IRModule:
-    """A module whose ``main`` calls ``runtime`` for all of the model; its types are those of ``imported``.
+    """A module with a ``main`` that calls ``runtime`` for all of the model; its types are those of ``imported``.
 
-    Raises CollageError for results whose sizes are not known from the inputs.
+    Raises CollageError for results with sizes that do not follow from the inputs.
     """
     main = relax.utils.copy_with_new_vars(imported["main"])
     results = main.ret_ty

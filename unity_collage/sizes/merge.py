@@ -1,4 +1,6 @@
-"""Merges modules: puts a function of one, and what it calls, among those of others; equal constants are shared."""
+"""Merges modules: adds a function of one module, and the functions that it calls, to others; equal constants are
+shared.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class MergedModules:
 
     functions: Functions = field(default_factory=dict)
     _reserved: set[str] = field(default_factory=lambda: {"main"})
-    """Names that are taken; ``main`` is that of the function that is made last."""
+    """Names that are in use; ``main`` is reserved for the function that is made last."""
     _constants: EqualConstants = field(default_factory=EqualConstants)
 
     def add(self, name: str, func: relax.Function, mod: IRModule) -> ir.GlobalVar:
@@ -39,13 +41,13 @@ class MergedModules:
         return gvar
 
     def put(self, name: str, func: relax.Function) -> ir.GlobalVar:
-        """Add a function that calls nothing but functions which are here, as ``name``."""
+        """Add a function that calls only functions of this module, as ``name``."""
         gvar = self._named(name, func)
         self.functions[gvar] = func
         return gvar
 
     def add_public(self, mod: IRModule) -> None:
-        """Add the functions of ``mod`` that can be called from outside, but ``main``, as far as they are not there."""
+        """Add the public functions of ``mod`` except ``main``, if they are not there yet."""
         for gvar, func in mod.functions_items():
             if "global_symbol" not in (func.attrs or {}) or gvar.name_hint in self._reserved:
                 continue

@@ -5,7 +5,7 @@
     main_beyond_n_8(x: (n, 16)): h = (n // 8 + 1) // 2 * 8, concat(main(x[:h]), main(x[h:]))
 
 So ``main`` calls itself about as often as there are parts, and as deep as the logarithm of that. Only a function that
-computes each sample alone (:mod:`unity_collage.graph.sample_axis`) may be computed so.
+computes each sample alone (:mod:`unity_collage.graph.sample_axis`) may be computed in parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .switch import dims_of, erased
 
 
 def axes_in_parts(main: relax.Function, samples: Sequence[Sizes]) -> SampleAxes | str:
-    """Where ``main`` holds its samples if variants for ``samples`` can compute any number of them, else why not."""
+    """The axes of the samples of ``main`` if variants for ``samples`` can compute any number of them, else why not."""
     name, *others = {name for sizes in samples for name in sizes} | free_dimensions(main).keys()
     if others:
         return "sizes of several dimensions are free"
@@ -67,7 +67,7 @@ def axes_of(func: relax.Function) -> SplitAxes | None:
 
 
 def copies(variant: relax.Function, axes: SplitAxes, whole: int, parts: tuple[int, int]) -> relax.Function:
-    """The slices and concatenations alone that computing ``whole`` samples as two ``parts`` needs, with static sizes.
+    """Only the slices and concatenations for computing ``whole`` samples as two ``parts``, with static sizes.
 
     ``variant``: a function like that which computes the parts, for any number of samples.
     """

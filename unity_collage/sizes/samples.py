@@ -19,10 +19,10 @@ Sizes = dict[str, int]
 """A size for each dimension of a variant, by name."""
 
 MOST = 16
-"""How many variants there are at most. Each is compiled like a model of its own."""
+"""The most variants. Each is compiled like a model of its own."""
 
 MOST_BY_DEFAULT = 4
-"""How many there are at most where nobody asked for any, and how many members stand for a range."""
+"""The most variants if the user names no sizes, and the number of members that stand for a range."""
 
 _BATCHES = (1, 8, 32)
 _FEW_BATCHES = (1, 8)
@@ -32,8 +32,9 @@ _FEW_LENGTHS = (32, 128)
 
 
 _UNKNOWN, _OF_IMAGES = 64, 224
-"""The sizes at which kernels are measured along a dimension of which nothing is known, and along one behind the second
-axis, which is the height or width of an image."""
+"""The sizes at which kernels are measured along an unknown dimension, and along a dimension after the second axis,
+which is the height or width of an image.
+"""
 
 
 def combined(samples: Samples) -> list[Sizes]:
@@ -95,10 +96,11 @@ def free_dimensions(main: relax.Function) -> dict[str, set[int]]:
 
 
 def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
-    """Sample sizes for a model of which nothing is known but its free dimensions; empty where none are likely.
+    """Likely sample sizes for the free dimensions of a model; empty if no sizes are likely.
 
-    A dimension that is always the first one is a batch. One more is a length. Of several others, such as the height
-    and width of an image, no sizes are more likely than others. Of a multiple only such sizes are likely.
+    A dimension that is always the first one is a batch. A single other one is a length. For several others, such as
+    the height and width of an image, no sizes are more likely than others. If a dimension is a multiple, so are its
+    sizes.
     """
     free = free_dimensions(main)
     batches = [name for name, axes in free.items() if axes == {0} and not _is_length(main, name)]

@@ -1,4 +1,7 @@
-"""The switch: a function that calls another one by the sizes of its inputs. It allocates and computes nothing."""
+"""The switch: a function that chooses by the sizes of its inputs which function to call.
+
+It allocates and computes nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ def switch(
 ) -> relax.Function:
     """A function with the parameters of ``main``: a chain of ``If`` on their sizes.
 
-    ``called``: functions and the sizes, by dimension, for which each is called. ``larger``: functions for all sizes
-    beyond, the largest first. ``last`` is called for all others.
+    ``called``: functions and the sizes, by dimension, for which each is called. ``larger``: functions for all larger
+    sizes, the largest first. ``last`` is called for all other sizes.
     """
     params = [relax.Var(param.name, param.ty) for param in main.params]
     symbols = {dim.name: dim for param in params for dim in dims_of(param.ty) if isinstance(dim, ir.Var)}
@@ -43,7 +46,7 @@ def _bound_to(name: str, value: relax.Expr) -> relax.SeqExpr:
 
 
 def erased(ty: ir.Type) -> ir.Type:
-    """``ty`` without sizes: those of a variant are numbers, those of others are not."""
+    """``ty`` without sizes: they are numbers in variants only."""
     if isinstance(ty, relax.TensorType):
         return relax.TensorType(dtype=ty.dtype, ndim=ty.ndim)
     if isinstance(ty, relax.TupleType):

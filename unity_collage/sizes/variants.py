@@ -35,13 +35,13 @@ from .weights import Weighted, weighted
 GENERIC = "main_any_size"
 
 OWN = "plans of their own for "
-"""How the remark begins that names the variants."""
+"""The beginning of the remark that names the variants."""
 
 _LONGEST_REASON = 200
-"""How many letters of the reason for a variant that is left out a remark has."""
+"""The most letters of a reason in a remark about a variant that was left out."""
 
 At = Callable[[Mapping[str, int]], IRModule]
-"""The module of a model whose ``main`` has these sizes fixed; raises what TVM and the importer raise."""
+"""The module of a model with these sizes of ``main`` fixed; raises the errors of TVM and of the importer."""
 
 
 def bound(mod: IRModule) -> At:
@@ -71,7 +71,7 @@ def varied(mod: IRModule, samples: Samples, at: At | None = None) -> tuple[IRMod
 def with_variants(
     mod: IRModule, samples: Iterable[Sizes], at: At | None = None, weights: Samples | None = None
 ) -> tuple[IRModule, tuple[str, ...]]:
-    """``mod`` whose ``main`` calls a function of its own for each of the ``samples``; remarks, if there are none.
+    """``mod`` with a function for each of the ``samples``, which ``main`` calls; if there are none, remarks say why.
 
     The plan of ``main`` has the remarks otherwise. A sample that the model cannot have, such as a length beyond its
     table of positions, is left out with a remark. ``weights`` may have the weights of sizes. Raises ModelError for
@@ -115,8 +115,11 @@ def _switched(
     made: Sequence[tuple[Sizes, ir.GlobalVar]],
     likely: Sequence[Weighted],
 ) -> relax.Function:
-    """The switch. Sizes without a variant are computed in parts where that is right, else by ``main`` as it is, whose
-    plan is weighed over the ``likely`` sizes."""
+    """The switch.
+
+    Sizes without a variant are computed in parts if that is correct, else by ``main`` as it is. The plan of ``main``
+    is weighed over the ``likely`` sizes.
+    """
     main = mod["main"]
     axes = axes_in_parts(main, [sizes for sizes, _ in made])
     if isinstance(axes, str):
@@ -133,7 +136,9 @@ def _switched(
 
 
 def with_like(mod: IRModule) -> IRModule:
-    """``mod`` whose ``main`` names the size at which its kernels are measured, and likely ones to weigh its plan."""
+    """``mod`` with annotations of ``main``: the size at which its kernels are measured, and likely sizes to weigh its
+    plan.
+    """
     main = mod["main"]
     measured = main.with_attr(LIKE, typical(main))
     possible = [sizes for sizes in combined(by_default(main)) if _can_have(mod, sizes)]
@@ -164,7 +169,7 @@ def _typed_main(mod: IRModule) -> ir.GlobalVar:
 
 
 def _with_own_sizes(func: relax.Function) -> relax.Function:
-    """A copy whose symbolic sizes no other function has."""
+    """A copy with symbolic sizes of its own."""
     return relax.utils.copy_with_new_vars(func)
 
 
@@ -187,7 +192,7 @@ def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.F
 
 
 def _fits(ty: ir.Type, symbolic: ir.Type, sizes: Sizes) -> bool:
-    """Whether a parameter of a variant has the type of before, with numbers for those symbols that have a size."""
+    """Whether a parameter of a variant has its original type, with numbers for the symbols that have a size."""
     dims, symbols = dims_of(ty), dims_of(symbolic)
     return len(dims) == len(symbols) and all(
         isinstance(dim, tirx.IntImm) and int(dim.value) == sizes[symbol.name]

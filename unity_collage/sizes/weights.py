@@ -1,4 +1,4 @@
-"""Weights: how much of all calls each sample size stands for."""
+"""Weights: which part of all calls each sample size stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import ModelError
 from .samples import Samples, Sizes
 
 Weighted = tuple[Sizes, float]
-"""Sizes, and the part of all calls that they stand for."""
+"""Sizes, and the part of all calls that have them."""
 
 
 def weighted(chosen: Iterable[Sizes], samples: Samples) -> list[Weighted]:

@@ -1,4 +1,4 @@
-"""Contract: an instrument that checks the promises of every pass of ours.
+"""Contract: an instrument that checks the promises of every pass of this package.
 
 A pass does not change its input, its output is well-formed, and the script of the output parses back to it. Each plan
 of a search passes the checker of plans.
@@ -53,7 +53,7 @@ class Contract:
 def why_plan_fails(before: IRModule, name: str, plan: Plan) -> str | None:
     """Why the checker refuses the plan that a search has made of a function of ``before``, or None.
 
-    The problem is made anew from the annotations; costs that the search has asked for itself are in none.
+    The problem is built again from the annotations, which lack the costs that the search itself asked for.
     """
     searched = before[name] if name in _names(before) else None
     stated, samples = None, None

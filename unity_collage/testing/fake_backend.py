@@ -58,9 +58,9 @@ FAKES = SimpleNamespace(
 
 @contextmanager
 def installed(folder: Path, *misbehaviours: str, values: str = f"{__name__}:FAKES") -> Iterator[None]:
-    """Inside the ``with`` block, a package in the empty ``folder`` is installed whose entry points are ``values``.
+    """Inside the ``with`` block, a package with the entry points ``values`` is installed in the empty ``folder``.
 
-    They are backends of this process and of the workers that it starts, as those of any third party.
+    They are backends of this process and of the workers that it starts, like those of a third party.
     """
     info = folder / "fake_backends-1.0.dist-info"
     info.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Collects faults of our own code, which users find in the log, so that a test can fail because of them."""
+"""Collects faults of this package from the log, so that a test can fail because of them."""
 
 from __future__ import annotations
 

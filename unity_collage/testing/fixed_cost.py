@@ -1,4 +1,4 @@
-"""FixedCost: costs typed by hand, for tests of passes without measurements."""
+"""FixedCost: a table of costs, for tests of passes without measurements."""
 
 from __future__ import annotations
 

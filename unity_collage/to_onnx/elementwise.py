@@ -1,4 +1,4 @@
-"""Operators on single elements, and on elements that lie over each other."""
+"""Element-wise operators, broadcasting ones included."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _SAME = {
     "where": "Where",
     "nn.relu": "Relu",
 }
-"""Operators whose counterpart takes the same operands and nothing else."""
+"""Operators with a counterpart that takes the same operands and nothing else."""
 
 
 def _same(op: str) -> Handler:

@@ -80,14 +80,17 @@ def _placeholder(writer: Writer, ty: ir.Type) -> object:
 
 
 def _check_types(ty: ir.Type) -> None:
-    """Raises NotExported for results whose element types ONNX lacks."""
+    """Raises NotExported for results with element types that ONNX lacks."""
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         if isinstance(field, relax.TensorType):
             element_type(dtype_of(field))
 
 
 def _handler(name: str) -> Handler:
-    """How the operator ``name`` is written; raises NotExported, and what it returns names the operator if it does."""
+    """The handler of the operator ``name``; raises NotExported for unknown ones.
+
+    The handler's errors name the operator.
+    """
     handler = HANDLERS.get(name)
     short = name.removeprefix("relax.")
     if handler is None:
@@ -142,14 +145,14 @@ def _written(
 def _called(
     writer: Writer, call: relax.Call, local: dict[relax.Var, relax.Function], mod: IRModule | None
 ) -> object:
-    """The results of a call of a function, whose body is written here."""
+    """The results of a call of a function; its body is written in place."""
     callee = local.get(call.op) if isinstance(call.op, relax.Var) else None
     if callee is None and isinstance(call.op, ir.GlobalVar) and mod is not None:
         found = mod[call.op]
         callee = found if isinstance(found, relax.Function) else None
     if callee is None:
         raise NotExported("it calls a function that is not one of Relax")
-    # Two calls of one function bind its variables anew.
+    # A second call of a function binds its variables again.
     writer.values.update(zip(callee.params, [writer.value(arg) for arg in call.args], strict=True))
     results = _body(writer, callee, mod)
     return results if isinstance(callee.ret_ty, relax.TupleType) else results[0]

@@ -1,4 +1,4 @@
-"""Folding: a graph that is written anew, in which transposes move down as far as they can."""
+"""Folding: writes a graph again with each transpose moved down as far as possible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELEMENTWISE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A value that is a transpose of ``source``, and is written only if somebody needs it in this order."""
+    """A value that is a transpose of ``source``, and is written only if a node needs it in this order."""
 
     source: str
     order: Order

@@ -90,7 +90,7 @@ def _adaptive_average(writer: Writer, call: relax.Call) -> str:
 
 
 def _along(writer: Writer, value: str, axes: Sequence[int], expr: relax.Expr) -> str:
-    """A parameter of the sizes of ``axes``, such that it lies over a tensor like ``expr``."""
+    """A parameter with the sizes of ``axes``, reshaped so that it broadcasts to a tensor like ``expr``."""
     shape = static_shape(expr)
     return writer.reshaped(value, [size if axis in axes else 1 for axis, size in enumerate(shape)])
 

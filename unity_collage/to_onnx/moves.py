@@ -50,7 +50,7 @@ def _reduced(folding: Folding, node: onnx.NodeProto, names: Sequence[str], order
 
 
 def _reshaped(folding: Folding, node: onnx.NodeProto, names: Sequence[str], order: Order) -> bool:
-    """A reshape does not see a transpose that only moves axes of one element."""
+    """A transpose that only moves axes of one element makes no difference to a reshape."""
     shape = folding.shapes.get(names[0])
     if shape is None or [axis for axis in order if shape[axis] != 1] != [
         axis for axis in range(len(order)) if shape[axis] != 1

@@ -1,8 +1,8 @@
 """Folds the transposes of an ONNX graph, so that a runtime sees images with channels first all the way.
 
 A convolution of channels-last images is written between two transposes, since ONNX has no other layout. Here a
-transpose moves down through the operators that do not care for the order of axes, until it meets its inverse, a
-constant, or an operator that needs the order::
+transpose moves down through operators that do not depend on the order of axes. It stops at its inverse, at a
+constant, or at an operator that needs the order::
 
     before: Relu(Transpose(Conv(Transpose(x)))) -> Transpose -> Conv       after: Relu(Conv(Transpose(x))) -> Conv
 """
@@ -17,11 +17,11 @@ from .folding import Folding
 from .moves import MOVES
 
 _SMALL = 64
-"""The most elements of a constant whose value the inference of shapes may need."""
+"""The most elements of a constant with a value that shape inference may need."""
 
 
 def with_folded_transposes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with as few transposes as moving them down allows; ``model`` itself where it has none."""
+    """``model`` with its transposes moved down and cancelled; ``model`` itself if it has none."""
     if not any(node.op_type == "Transpose" for node in model.graph.node):
         return model
     folding = Folding(

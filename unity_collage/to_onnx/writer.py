@@ -51,7 +51,7 @@ class Writer:
     _taken: set[str] = field(default_factory=set[str])
 
     def name(self, hint: str) -> str:
-        """A name that nothing has yet."""
+        """A new unique name."""
         found, number = hint, 1
         while found in self._taken:
             found, number = f"{hint}_{number}", number + 1

@@ -17,7 +17,7 @@ from unity_collage.frontend.models import import_model
 
 
 def model_with_rate() -> onnx.ModelProto:
-    """Two branches by the value of ``rate``, one of which nobody can import, and a state that has the batch too."""
+    """Two branches by the value of ``rate``, of which one cannot be imported, and a state that has the batch too."""
 
     def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
         return helper.make_graph(

@@ -65,7 +65,8 @@ ALGORITHMS: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as its next part, or the reason why not.
+    """The step with ``call`` as its next part, or the reason why not; ``args[operand]`` of the call is the step's
+    result.
 
     c = epilogue(alpha * a @ b + addend + bias)
     """
@@ -95,7 +96,7 @@ def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
-    Raises NotLowerable, with the names of the function and the operator, for what is not a product.
+    Raises NotLowerable, with the names of the function and the operator, for an operator that is not a product.
     """
     blob = Blob()
     programs = [

@@ -48,7 +48,9 @@ def attention(call: relax.Call, algorithm: int) -> NativeStep | str:
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The attention with ``call``, whose ``args[operand]`` is its result: scale, mask, softmax, values or a cast."""
+    """The attention with ``call``, which reads its result as ``args[operand]``: scale, mask, softmax, values or a
+    cast.
+    """
     if is_cast(call):
         return _rounded(step, call)
     make = _PARTS.get(op_name(call))
@@ -179,7 +181,7 @@ _PARTS = {
 
 
 def _made_by(step: NativeStep, call: relax.Call) -> tuple[tuple[str, View], ...]:
-    """The arguments of a step whose result is now that of ``call``, which has the same shape."""
+    """The arguments of a step with the result of ``call``, which has the same shape, as its new result."""
     return step.with_result(replace(step.result, buffer=call, dtype=dtype_of(call))).args
 
 
@@ -208,7 +210,7 @@ def _mask(mask: relax.Expr, scores: tuple[int, ...]) -> View | str:
 
 
 def _why_not_heads(name: str, view: View, axis: int) -> str | None:
-    """Why cuDNN cannot read or write heads, whose numbers lie along ``axis``, in vectors; or None when it can."""
+    """Why cuDNN cannot read or write heads, with their numbers along ``axis``, in vectors; or None if it can."""
     others = [s for k, (n, s) in enumerate(zip(view.dims, view.strides, strict=True)) if k != axis and n != 1]
     if view.strides[axis] != 1 or 0 in others:
         return f"the numbers of a head of {name} are not neighbours, or heads repeat"

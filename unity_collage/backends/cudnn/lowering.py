@@ -27,7 +27,7 @@ ENGINES = 3
 
 @dataclass(frozen=True, slots=True)
 class GraphKind:
-    """How the graphs of a label begin: the anchor operators, and the function that makes a step of one."""
+    """The beginning of graphs with one label: the anchor operators, and the function that makes a step of one."""
 
     step: Callable[[relax.Call], NativeStep | str]
     anchors: frozenset[str]
@@ -71,7 +71,9 @@ def step(label: str, call: relax.Call) -> NativeStep | str:
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as its next operation, or the reason why not."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as its next operation, or the reason why
+    not.
+    """
     grow = _GROWING.get(step.primitive)
     return (
         f"{step.primitive} takes no operator behind it"

@@ -1,4 +1,4 @@
-"""Pooling by windows, and adaptive pooling whose windows are all of one size."""
+"""Pooling by windows, and adaptive pooling with windows of one size."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ _BINARY = {"relax.add": "add", "relax.multiply": "mul"}
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias or pointwise operation, or the reason why
-    not. Sums and functions stay in float32 until the result is stored."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as bias or pointwise operation, or the
+    reason why not. Sums and functions stay in float32 until the result is stored.
+    """
     if is_cast(call):
         return _narrowed(step, call)
     result = call.args[operand]
@@ -38,7 +39,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 
 def read_widened(step: NativeStep, value: relax.Expr, cast: relax.Call) -> NativeStep | str:
-    """The step whose operands behind the first operation are read as they are before ``cast``, which widens them."""
+    """The step that reads operands after the first operation before ``cast``, which widens them."""
     data = cast.args[0]
     if dtype_of(data) not in NARROW or dtype_of(value) != WIDE:
         return f"a cast of {dtype_of(data)} to {dtype_of(value)}"

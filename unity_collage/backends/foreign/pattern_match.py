@@ -17,7 +17,7 @@ from ...graph import DataflowGraph, IndexSet, Limits, Node, SubGraph, index_set,
 from ...rules.base import why_not_static_kernel
 
 _JOINING = (CallPattern, TupleGetItemPattern, TuplePattern)
-"""Patterns whose match belongs to the kernel. All others match an operand, or add a condition to one of these."""
+"""Patterns with a match that belongs to the kernel. All others match an operand, or add a condition to one of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class PatternTable:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAttributes:
-    """Single calls of operators whose attribute ``target.<name>`` accepts the call.
+    """Single calls of operators with an attribute ``target.<name>`` that accepts the call.
 
     The attribute is a predicate over calls. It accepts by True or None, and refuses by False or a reason.
     """
@@ -79,7 +79,7 @@ class OperatorAttributes:
 def predicates(name: str) -> dict[str, Predicate]:
     """The attribute ``target.<name>`` of each operator that has it."""
     key = f"target.{name}"
-    # Once one operator has an attribute, has_attr is true for others too, whose value is then None.
+    # Once one operator has an attribute, has_attr is true for others too; their value is then None.
     found = {
         name: op.get_attr(key) for name, op in _operators(len(ir.Op.list_op_names())) if op.has_attr(key)
     }

@@ -39,7 +39,9 @@ def attention(call: relax.Call) -> NativeStep | str:
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The attention with ``call``, whose ``args[operand]`` is its result: scale, mask, softmax, values or a cast."""
+    """The attention with ``call``, which reads its result as ``args[operand]``: scale, mask, softmax, values or a
+    cast.
+    """
     if is_cast(call):
         return _rounded(step, call)
     make = _PARTS.get(op_name(call))
@@ -127,14 +129,14 @@ _PARTS = {
 
 
 def _made_by(step: NativeStep, call: relax.Call) -> tuple[tuple[str, View], ...]:
-    """The arguments of a step whose result is now that of ``call``, which has the same shape."""
+    """The arguments of a step with the result of ``call``, which has the same shape, as its new result."""
     return step.with_result(replace(step.result, buffer=call)).args
 
 
 def _repeated(value: relax.Expr, wanted: tuple[int, ...]) -> View:
     """A tensor as a view that is broadcast to the shape ``wanted``."""
     strides = broadcast(static_shape(value), wanted)
-    if strides is None:  # of static sizes the product itself would be wrong
+    if strides is None:  # with static sizes the product itself would be wrong
         raise UnknownSize(f"it depends on the sizes whether {static_shape(value)} is broadcast to {wanted}")
     return View(value, wanted, strides, dtype_of(value))
 

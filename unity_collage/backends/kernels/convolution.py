@@ -63,8 +63,9 @@ def equal_strides(call: relax.Call) -> int | str:
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or the reason why
-    not."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as bias or post-operation, or the reason
+    why not.
+    """
     if is_cast(call):
         return write_narrowed(step, call)
     if shape_of(call) != shape_of(call.args[operand]) or dtype_of(call) != WIDE:

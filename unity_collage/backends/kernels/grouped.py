@@ -1,4 +1,4 @@
-"""Convolutions whose groups have few channels: one vector holds the results of several groups."""
+"""Convolutions with groups of few channels: one vector holds the results of several groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VECTOR = 16
 
 
 def grouped(call: relax.Call) -> NativeStep | str:
-    """A convolution whose groups have as many results as channels -> grouped, or the reason why not."""
+    """A convolution with as many results as channels in each group -> grouped, or the reason why not."""
     step = convolution("grouped", call)
     if isinstance(step, str):
         return step

@@ -27,7 +27,7 @@ _JOINED = "the result is a slice of a concat already"
 
 @dataclass(frozen=True, slots=True)
 class KernelAlgorithm:
-    """How the steps of an algorithm begin: the anchor operators, and the function that makes a step of one."""
+    """The beginning of an algorithm's steps: the anchor operators, and the function that makes a step of one."""
 
     step: Callable[[relax.Call], NativeStep | str]
     anchors: frozenset[str] = frozenset({"relax.nn.conv2d"})
@@ -53,7 +53,7 @@ ALGORITHMS: Mapping[str, KernelAlgorithm] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Primitives whose steps absorb operators in the same way."""
+    """Primitives with steps that absorb operators in the same way."""
 
     fused: Callable[[NativeStep, relax.Call, int], NativeStep | str]
     checked: Callable[[NativeStep | str], NativeStep | str]
@@ -112,7 +112,7 @@ def join(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
 
 @for_all_sizes
 def grown(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as its next part, or the reason why not."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as its next part, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(_family(step).fused(step, call, operand))
 
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: all steps of a sequence in one kernel, whose weights stay in the caches of the threads.
+"""Recurrent layers: all steps of a sequence in one kernel; the weights stay in the caches of the threads.
 
 The operators are those of :mod:`unity_collage.operators`. No operator is fused behind them: operators that follow are
 computed for all steps together.

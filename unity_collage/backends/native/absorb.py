@@ -23,7 +23,7 @@ RESHAPES = frozenset(
 """Operators that change the shape only."""
 
 LAYOUT_CHANGES = RESHAPES | {"relax.permute_dims", "relax.strided_slice"}
-"""Operators whose result is a strided view of their operand. So is a part of a ``relax.split``."""
+"""Operators with a result that is a strided view of their operand. So is a part of a ``relax.split``."""
 
 CAST = "relax.astype"
 """The operator that changes the element type; a library may cast while it reads or writes."""

@@ -1,6 +1,6 @@
 """From steps on Relax values to a program on numbered buffers.
 
-Temporaries whose lifetimes do not overlap share memory: a linear scan over the steps, with a free list by size.
+Temporaries with lifetimes that do not overlap share memory: a linear scan over the steps, with a free list by size.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .values import attrs_of, dtype_of, shape_of, static_shape, tensors, view_of
 from .views import is_channels_last, remap, row_major
 
 SIBLING = "beside"
-"""How the executor's names of sibling copies begin."""
+"""The prefix of the executor's names of sibling copies."""
 
 MOST_FIELDS = 8
 """The most fields that a source may consist of."""
@@ -25,8 +25,8 @@ MOST_FIELDS = 8
 def joined(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
     """The step that writes its result, field ``field`` of the concat ``call``, into its slice of the concatenation.
 
-    The other fields become arguments ``beside0``, ``beside1``, ...: matrices whose rows are the outer dims and whose
-    columns are contiguous. Their slices of the concatenation become ``dst_beside0``, ``dst_beside1``, ...
+    The other fields become arguments ``beside0``, ``beside1``, ...: matrices with the outer dims as rows and with
+    contiguous columns. Their slices of the concatenation become ``dst_beside0``, ``dst_beside1``, ...
     """
     fields, shape = tensors(call), shape_of(call)
     for value in fields:

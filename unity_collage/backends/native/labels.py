@@ -11,13 +11,13 @@ from ...defaults import TF32
 from .lowering import NotLowerable
 
 ROUNDING = f"{TF32}_"
-"""How the names of rules begin whose kernels round the operands of float32 products to TensorFloat-32."""
+"""Prefix of the names of rules for kernels that round the operands of float32 products to TensorFloat-32."""
 
 
 def algorithm_label(func: relax.Function, name: str, algorithms: Collection[str]) -> str:
     """The one label of ``func`` that is among ``algorithms``; raises NotLowerable if there is none or more than one.
 
-    ``name`` is what the message calls the function.
+    ``name`` is the function's name in the message.
     """
     labels = [label for label in labels_of(func) if label in algorithms]
     if len(labels) != 1:

@@ -54,7 +54,7 @@ def lower_functions(
 ) -> tuple[str, bytearray]:
     """The JSON with one program for each function, and the blob of all their constants. Raises NotLowerable.
 
-    A function is lowered by the first of the ``tables`` whose steps can all run, else by the last.
+    A function is lowered by the first of the ``tables`` with which all steps can run, else by the last.
     """
     blob = Blob()
     programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]

@@ -72,7 +72,7 @@ class PostOp:
 class NativeStep:
     """One primitive with its arguments, attributes and post-operations.
 
-    ``before`` has the steps whose scratch results it reads, for operators that need several primitives.
+    ``before`` has steps with scratch results that this step reads, for operators that need several primitives.
     """
 
     primitive: str
@@ -160,7 +160,7 @@ class NativeProgram:
     threads: int | None = None
     """The most threads of the pool that run it; if None, the executor decides, up to all."""
     sizes: Mapping[Symbol, SizePlace] = field(default_factory=dict["Symbol", "SizePlace"])
-    """The free sizes, and the arguments that tell them: those of ``inputs``, then those of ``outputs``."""
+    """The free sizes, and the arguments that determine them: those of ``inputs``, then those of ``outputs``."""
 
     def to_json(self) -> dict[str, Any]:
         text = self._to_json()

@@ -96,7 +96,7 @@ def view_of(value: Any, dims: Sequence[int] | None = None, strides: Sequence[int
 
 
 def view_dtype(dtype: str) -> str:
-    """The dtype that a primitive is given: a bool is a byte of 0 or 1."""
+    """The dtype for a primitive: a bool is a byte of 0 or 1."""
     return "uint8" if dtype == "bool" else dtype
 
 

@@ -13,7 +13,7 @@ from .program import View
 
 
 def row_major(dims: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a dense tensor whose last dimension is innermost."""
+    """Strides of a dense tensor with the last dimension innermost."""
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
@@ -76,8 +76,8 @@ def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | 
 def unrepeated(view: View, like: View) -> View:
     """The view with one element along dimensions of stride 0: the form in which vendor libraries take a broadcast.
 
-    ``like`` has the dims of the view. Libraries compare strides to tell layouts apart, even the strides of dimensions
-    with one element. These are set as in a dense tensor whose axes are nested as in ``like``.
+    ``like`` has the dims of the view. Libraries compare strides to distinguish layouts, even the strides of
+    dimensions with one element. These are set as in a dense tensor with the axes nested as in ``like``.
     """
     dims = tuple(1 if step == 0 else extent for extent, step in zip(view.dims, view.strides, strict=True))
     strides = list(view.strides)

@@ -4,9 +4,8 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
           behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
           where ``limits`` and ``narrow`` allow it: widened while it is read, rounded while it is stored.
-Declines  other dtypes, free sizes but in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and the cases that
-          the tables name.
-Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
+Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and the cases
+that the tables name. Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
 from __future__ import annotations

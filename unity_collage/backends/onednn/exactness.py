@@ -1,4 +1,4 @@
-"""What oneDNN computes to other last bits than the operator's own formula.
+"""Operators for which oneDNN gives other last bits than the operator's own formula.
 
 Its transcendental functions are polynomials that are off by up to a few hundred units in the last place near their
 zeros. A quotient by a number is a product with the rounded reciprocal, and two scalar factors or summands in a row may

@@ -45,7 +45,7 @@ FREE_SIZES = frozenset(TYPES) - {
     "lrn",
     "prelu",
 }
-"""Primitives that take sizes that are known only when the program runs: one is made for each size that comes."""
+"""Primitives that take sizes known only when the program runs: one primitive is made for each size that occurs."""
 
 
 def why_not_operand(primitive: str, what: str, value: object) -> str | None:
@@ -57,7 +57,7 @@ def why_not_operand(primitive: str, what: str, value: object) -> str | None:
 
 
 def why_not_types(step: NativeStep) -> str | None:
-    """Why the types of a step's operands and result do not go together, or None. Each type alone is in ``TYPES``."""
+    """Why the types of a step's operands and result cannot be combined, or None. Each type alone is in ``TYPES``."""
     check = _TOGETHER.get(step.primitive)
     return None if check is None else check(step)
 
@@ -114,8 +114,8 @@ def _transposed(step: NativeStep) -> str | None:
     """As :func:`_images`; with channels last and more than ``_LONG_SUM`` channels no bias and no post-operations.
 
     ``brgconv_strided`` gives wrong results for some of these shapes, as if it applied the post-operations to each of
-    several partial sums; without them its results are right. With windows of 4x4 a bias, a residual and relu were each
-    wrong for 256 to 128 and 512 to 64 channels, and right for 256 to 32, 192 to 96 and 160 to 128.
+    several partial sums; without them its results are right. With windows of 4x4 a bias, a residual and relu were
+    each wrong for 256 to 128 and 512 to 64 channels. They were right for 256 to 32, 192 to 96 and 160 to 128.
     """
     source = _view(step, "src")
     behind = bool(step.post_ops) or step.arg("bias") is not None

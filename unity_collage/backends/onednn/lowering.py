@@ -58,7 +58,9 @@ def step(call: relax.Call) -> NativeStep | str:
 
 @for_all_sizes
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or the reason."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as bias, post-operation or cast, or the
+    reason.
+    """
     return _checked(
         casts.write_narrowed(step, call) if is_cast(call) else post_ops.fused(step, call, operand)
     )

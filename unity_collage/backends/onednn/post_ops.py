@@ -1,4 +1,4 @@
-"""Operators behind a primitive as its bias or post-operations, as far as oneDNN 3.2 takes them."""
+"""Operators behind a primitive as its bias or post-operations, if oneDNN 3.2 takes them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ ACCEPTS: Mapping[str, Accepts] = {
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or the reason why
-    not."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as bias or post-operation, or the reason
+    why not.
+    """
     if step.primitive not in ACCEPTS:
         return f"oneDNN's {step.primitive} takes no post-operations"
     result = call.args[operand]

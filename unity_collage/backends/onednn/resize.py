@@ -13,7 +13,7 @@ from .limits import why_not_operand
 from .windows import by_letters
 
 Coordinate = Callable[[int, int, int], float]
-"""From the index in the result, the source extent and the result extent to a coordinate in the source."""
+"""Maps the index in the result, the source extent and the result extent to a coordinate in the source."""
 
 
 def half_pixel(index: int, have: int, made: int) -> float:

@@ -37,7 +37,7 @@ def step(call: relax.Call) -> NativeStep | str:
 
 @for_all_sizes
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as scale or addend, or the reason why not."""
+    """The step with ``call``, which reads its result as ``args[operand]``, as scale or addend, or why not."""
     name = op_name(call)
     if name not in ("relax.multiply", "relax.divide", "relax.add"):
         return f"gemm takes no {name.removeprefix('relax.')} behind it"
@@ -66,7 +66,7 @@ def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
-    Raises NotLowerable, with the names of the function and the operator, for what is not a product.
+    Raises NotLowerable, with the names of the function and the operator, for an operator that is not a product.
     """
     return lower_functions(functions, names, _TABLES)
 

@@ -1,12 +1,12 @@
 """ONNX Runtime and OpenVINO as backends of regions.
 
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest ones, blocks of a network, and
-          products and convolutions with what is behind them. Sizes are static.
+          products and convolutions with the operators behind them. Sizes are static.
 Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it, and maxima
-          over axes and windows, which lose NaN; for OpenVINO float64, arithmetic of 64-bit integers, which it computes
-          in 32 bits, integers of 8 and 16 bits, whose sums it saturates, casts to bfloat16, which it cuts off, and what
-          asks for NaN or makes it of a softmax.
-Needs     ``onnxruntime`` or ``openvino``. They are asked where they are named: ``backends=["onednn", "openvino"]``.
+          over axes and windows, which lose NaN; for OpenVINO float64, arithmetic of 64-bit integers, which it
+          computes in 32 bits, integers of 8 and 16 bits, since it saturates sums, casts to bfloat16, which it
+          truncates, and operators that test for NaN or get it from a softmax.
+Needs     ``onnxruntime`` or ``openvino``. They are used only if they are named: ``backends=["onednn", "openvino"]``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 """Operators that pick elements of their first operand by the others."""
 _READ_NOTHING = frozenset({"relax.ones_like", "relax.zeros_like"})
-"""Operators whose models have no inputs, which no call of a session has."""
+"""Operators with models without inputs, which a session cannot call."""
 _OVER_AXES = frozenset({"relax.max", "relax.min"})
 _OVER_WINDOWS = frozenset({f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3)})
 _ASK_FOR_NAN = frozenset({"relax.isnan", "relax.isinf", "relax.isfinite"})
@@ -94,7 +94,7 @@ def why_not_openvino(call: relax.Call) -> str | None:
         return "OpenVINO's maxima over axes lose NaN and infinity"
     if name == "relax.astype" and dtype_of(call) == "bfloat16":
         return "OpenVINO does not round to the nearest bfloat16"
-    # An index fits into 32 bits, and the tensor that it picks from need not.
+    # An index fits into 32 bits, but the tensor that it indexes may not.
     by_index = name in _BY_INDEX
     wide = _types(call.ty, *(call.args[:1] if by_index else call.args))
     for dtype in (str(ty.dtype) for ty in wide):

@@ -17,10 +17,10 @@ from ..base import Backend
 
 
 def _rule(_target: Target) -> Union:
-    """All cones, and for each exit the two smallest cones that compute again a producer which other nodes read too.
+    """All cones, and for each exit the two smallest cones that recompute a producer with other readers.
 
-    There are only two because each such candidate is one more kernel to measure. A chain that is longer than a cone may
-    be is one more candidate as a whole.
+    There are only two because each such candidate is one more kernel to measure. A chain that exceeds the limits of a
+    cone is one more candidate as a whole.
     """
     again = FusionCone(recompute=True, max_recomputed=1, max_regions=2)
     cones = OnlyValid(Union((FusionCone(), again)), Limits(max_depth=FusionCone().max_depth))

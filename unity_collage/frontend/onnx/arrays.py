@@ -34,7 +34,7 @@ def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> np.ndarray:
 
 
 def _external(tensor: onnx.TensorProto, folder: str) -> np.ndarray:
-    """The values of a tensor in a file, mapped into memory: copied only when somebody writes to them."""
+    """The values of a tensor in a file, mapped into memory: they are copied only on a write."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     path = (Path(folder) / fields["location"]).resolve()
     if not path.is_relative_to(Path(folder).resolve()):

@@ -1,4 +1,4 @@
-"""Operands that are broadcast to each other, where free sizes leave open how.
+"""Operands that are broadcast to each other, if free sizes leave open how.
 
 Relax broadcasts sizes that it can compare. Of two free sizes n and m either may be 1 when the program runs. So operands
 are expanded to a common shape before the operator.
@@ -47,7 +47,7 @@ OPERATORS = frozenset(
         "Xor",
     }
 )
-"""Operators of ai.onnx whose operands are broadcast to each other."""
+"""Operators of ai.onnx that broadcast their operands to each other."""
 
 
 def aligned(node: OnnxNode) -> Sequence[Value | None]:
@@ -67,9 +67,11 @@ def aligned(node: OnnxNode) -> Sequence[Value | None]:
 
 
 def _at_axis(node: OnnxNode) -> Value:
-    """The second operand of operator sets before 7, whose first dimension meets the dimension ``axis`` of the first."""
+    """The second operand in operator sets before 7: its first dimension is aligned with the dimension ``axis`` of the
+    first.
+    """
     second, rank = node.value(1), node.rank(0)
-    # Slopes of PRelu are those of channels. They have no attribute.
+    # Slopes of PRelu are for channels. They have no attribute.
     axis = 1 if node.op == "PRelu" and second.rank == 1 else node.attribute("axis", rank - second.rank)
     behind = rank - axis % max(rank, 1) - second.rank
     if second.rank == 0 or behind <= 0 or second.shape == [1]:
@@ -87,18 +89,18 @@ def distinct(sizes: Sequence[Dim]) -> list[Dim]:
 
 
 def _is_open(column: Sequence[Dim]) -> bool:
-    """Whether sizes that are not the same may fit together: two different numbers never do."""
+    """Whether different sizes may be broadcast to each other: two different numbers may not."""
     return any(not isinstance(size, int) for size in column)
 
 
 def common_sizes(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
     """For each axis the size that its ``distinct`` sizes are broadcast to.
 
-    Sizes that do not fit together when the program runs end it with an error.
+    If the sizes cannot be broadcast when the program runs, it ends with an error.
     """
     if all(len(column) < 2 for column in columns):
         return [column[0] if column else 1 for column in columns]
-    # By arithmetic on tensors: TVM would simplify symbolic expressions away, and the fresh sizes with them.
+    # Computed on tensors: TVM would simplify symbolic expressions, and remove the fresh sizes.
     one: relax.Expr = node.constant([1], "int64")
     common: list[Dim] = []
     fresh: list[Dim] = []
@@ -140,10 +142,12 @@ def common_sizes(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
 
 
 def _uncut(column: Sequence[Dim]) -> int | None:
-    """The place of a size n of which all others are ``min(n, 128)``, or another number above 1; None if there is none.
+    """The place of a size n such that all others are ``min(n, 128)``, or with another number above 1.
 
-    So are the sizes of n tokens and of the first n rows of a table of 128 positions. They fit only if they are equal,
-    since the smaller one is 1 only where n is 1 too. So the result has the size n.
+    None if there is none.
+
+    An example are n tokens and the first n rows of a table of 128 positions. They can be broadcast only if they are
+    equal, since the smaller one is 1 only if n is 1 too. So the result has the size n.
     """
     for place, whole in enumerate(column):
         if all(_is_cut(size, whole) for other, size in enumerate(column) if other != place):
@@ -154,7 +158,7 @@ def _uncut(column: Sequence[Dim]) -> int | None:
 def _not_one(column: Sequence[Dim]) -> int | None:
     """The place of a size that is never 1: another number, or a multiple of one; None if there is none.
 
-    So is the height of an image that was enlarged. What fits it has its size, or 1.
+    An example is the height of an enlarged image. A size that can be broadcast to it is equal, or 1.
     """
     for place, size in enumerate(column):
         if isinstance(size, int):
@@ -166,9 +170,9 @@ def _not_one(column: Sequence[Dim]) -> int | None:
 
 
 def equal_but_along(node: OnnxNode, axis: int, places: Sequence[int]) -> list[relax.Expr]:
-    """Inputs of equal sizes, but along ``axis``; the program ends with an error where sizes differ when it runs.
+    """Inputs of equal sizes, except along ``axis``; the program ends with an error if sizes differ when it runs.
 
-    They have the sizes of the first one, whose form the next operators know.
+    They have the sizes of the first one, in the form that the next operators know.
     """
     wanted, parts, checks = node.shape(places[0]), [node[place] for place in places], []
     for number, place in enumerate(places[1:], 1):

@@ -1,7 +1,8 @@
-"""What a private function for a sub-graph reads of the graph around it: its parameters, and what a call passes.
+"""Values that a private function for a sub-graph reads from the graph around it: its parameters, and the arguments of
+calls.
 
-A function of Relax has its own symbolic sizes. So sizes of outside are a parameter of it, a shape, and every value of
-outside is renamed to the sizes inside. Values that are known while importing are constants inside.
+A function of Relax has its own symbolic sizes. So the outer sizes are a parameter of it, a shape, and every outer
+value is renamed to the sizes inside. Values that are known while importing are constants inside.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from .values import Dim, Value
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Values of outside by name, and what a function takes for them."""
+    """Outer values by name, and the parameters of a function for them."""
 
     values: Mapping[str, Value]
     tensors: tuple[relax.Var, ...]
-    """The variables of outside that become parameters."""
+    """The outer variables that become parameters."""
     sizes: tuple[ir.Var, ...]
-    """The symbolic sizes of outside that become a parameter of shape type."""
+    """The outer symbolic sizes that become a parameter of shape type."""
 
     @classmethod
     def of(cls, values: Mapping[str, Value], others: Iterable[Value] = ()) -> Captured:
-        """``others`` are not captured, but have sizes of outside in their shapes."""
+        """``others`` are not captured, but have outer sizes in their shapes."""
         given = [value.expr for value in values.values() if value.known is None]
         tensors = dict.fromkeys(expr for expr in given if isinstance(expr, relax.Var))
         sizes: dict[ir.Var, None] = {}
@@ -43,7 +44,7 @@ class Captured:
         return cls(values, tuple(tensors), tuple(sizes))
 
     def arguments(self) -> list[relax.Expr]:
-        """What a call outside passes."""
+        """The arguments of a call from outside."""
         return _with_sizes(self.tensors, self.sizes)
 
     def inside(self) -> Inside:
@@ -70,7 +71,7 @@ class Inside:
         return [*self.tensors.values(), *self.shape]
 
     def arguments(self) -> list[relax.Expr]:
-        """What a call from inside to a function with the same parameters passes."""
+        """The arguments of a call from inside to a function with the same parameters."""
         return _with_sizes(tuple(self.tensors.values()), tuple(self.sizes.values()))
 
     def values(self) -> dict[str, Value]:
@@ -95,7 +96,7 @@ class Inside:
         return made.reshape(known.shape)
 
     def dims(self, outside: Iterable[Dim | None], fresh: Any) -> list[Dim]:
-        """Sizes of outside as they are inside; where there is None, what ``fresh()`` returns."""
+        """Outer sizes as they are inside; in place of None, the result of ``fresh()``."""
         return [fresh() if dim is None else _renamed(dim, self.sizes) for dim in outside]
 
     def seen_outside(self, dims: Iterable[Dim]) -> list[Dim | None]:
@@ -109,7 +110,7 @@ class Inside:
         ]
 
     def parameter(self, name: str, dtype: str, dims: Iterable[Dim | None], fresh: Any) -> relax.Var:
-        """A further parameter whose sizes are given as they are outside; None: a size of its own."""
+        """A further parameter, with its outer sizes given; None: a size of its own."""
         return relax.Var(safe(name), relax.TensorType(self.dims(dims, fresh), dtype))
 
 

@@ -1,6 +1,6 @@
 """Inputs of an ONNX model that become constants of it, before it is imported.
 
-What follows from them is known then: which branch of an ``If`` is taken, and sizes that they compute.
+Then values that depend only on them are known: which branch of an ``If`` is taken, and computed sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Declared = tuple[str, tuple[int | str, ...] | None]
 
 
 def declared_inputs(model: onnx.ModelProto) -> dict[str, Declared]:
-    """What a file says of each input, by name; inputs of types that are not supported are left out."""
+    """The types of all inputs in a file, by name; inputs of types that are not supported are left out."""
     names = set(names_in(model.graph)[0])
     found: dict[str, Declared] = {}
     for value in model.graph.input:

@@ -1,7 +1,7 @@
-"""What nobody here converts: a call of ONNX Runtime, or of a Python function that the user gives.
+"""Operators without a converter: a call of ONNX Runtime, or of a Python function that the user gives.
 
-Such a call is opaque: no pass looks into it, and no other backend takes it. A model that has no such single node, since
-sequences or strings connect its nodes, is one call as a whole.
+Such a call is opaque: no pass looks into it, and no other backend takes it. If sequences or strings connect such
+nodes, the whole model is one call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .values import Dim, Value
 
 _RUNTIME = RUNTIMES["onnxruntime"]
 _DRAWN = 2
-"""An open size of the arrays on which a function is called, to learn the types of its results."""
+"""The value of open sizes of the arrays with which a function is called to learn the types of its results."""
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -47,7 +47,7 @@ class Elsewhere:
     asks_runtime: bool = True
     """Whether the runtime may be called."""
     is_refused: bool = False
-    """Whether it did not take some node: it may take the whole model."""
+    """Whether it refused some node: it may still take the whole model."""
     models: list[SessionModel] = field(default_factory=list[SessionModel])
     remarks: list[str] = field(default_factory=list[str])
 
@@ -74,7 +74,10 @@ class Elsewhere:
         return _called(node, symbol_of(key), results, allocates=True, first=ir.StringImm(attributes))
 
     def by_runtime(self, node: OnnxNode, refusal: str, reason: str) -> list[Value | None]:
-        """The results of a node as the runtime computes it; raises ModelError with ``refusal`` if it does not."""
+        """The results of a node from the runtime.
+
+        Raises ModelError with ``refusal`` if the runtime cannot compute it.
+        """
         if not self.asks_runtime:
             raise ModelError(refusal)
         if missing := _RUNTIME.why_unavailable():
@@ -87,7 +90,7 @@ class Elsewhere:
             model, names = _model_of(node)
             onnx_bytes = model.SerializeToString()
             results = _results_of_session(onnx_bytes, names)
-        except Exception as error:  # whatever the runtime raises for what it does not take either
+        except Exception as error:  # any exception of the runtime for a node that it cannot compute either
             self.is_refused = True
             raise ModelError(refusal) from error
         inputs = [value.name for value in model.graph.input]
@@ -129,7 +132,7 @@ _GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 def _model_of(node: OnnxNode) -> tuple[onnx.ModelProto, dict[str, tirx.Var]]:
-    """A model of one node: what is known is a constant in it. Also the symbolic sizes of its inputs by name."""
+    """A model of one node, with known operands as constants, and the symbolic sizes of its inputs by name."""
     proto = with_resolved_attributes(node)
     names: dict[str, tirx.Var] = {}
     inputs, weights, given = [], [], []
@@ -181,7 +184,7 @@ def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[Res
 
 
 def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[Result]:
-    """The types of what a function returns for zeros and for ones; sizes that differ depend on the data."""
+    """The types of a function's results for zeros and for ones; sizes that differ depend on the data."""
     values = [value for value in node.inputs if value is not None]
     is_fixed = all(isinstance(dim, int) for value in values for dim in value.shape)
     shapes = [[dim if isinstance(dim, int) else _DRAWN for dim in value.shape] for value in values]
@@ -212,7 +215,7 @@ def _called(
     allocates: bool,
     first: ir.StringImm | None = None,
 ) -> list[Value | None]:
-    """The results of a call with the operands of a node, and before them what a Python function gets ``first``.
+    """The results of a call with the operands of a node, after the arguments ``first`` of a Python function.
 
     Constants are inside of the model of a runtime already.
     """

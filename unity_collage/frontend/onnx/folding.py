@@ -1,4 +1,4 @@
-"""Computes nodes whose operands are known, with the reference implementation of the onnx package."""
+"""Computes nodes with known operands, with the reference implementation of the onnx package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEVER = frozenset(
         "Bernoulli",
     }
     | {"Multinomial", "Dropout"}
-    # The reference has their newest version only, and older ones read other operands or have other defaults.
+    # The reference has only their newest version; older ones read other operands or have other defaults.
     | {"Upsample", "RoiAlign"}
     # The reference takes rows in place of elements (Unique), or rounds in another way than ONNX Runtime does.
     | {"Unique", "Resize", "GridSample"}
@@ -43,7 +43,7 @@ operands (an expanded scalar is better computed when the program runs than kept 
 
 
 _SHOWN = 64
-"""The most elements of an operand whose numbers type inference sees: such as axes and shapes."""
+"""The most elements of an operand that type inference gets the values of, such as axes and shapes."""
 
 
 def folded(node: OnnxNode) -> list[Value] | None:
@@ -83,7 +83,7 @@ def _evaluated(node: OnnxNode) -> list[np.ndarray] | None:
 
 
 def _as_function(proto: onnx.NodeProto, version: int) -> onnx.FunctionProto:
-    """A function of one node: of a node alone the reference takes the newest version, whatever it is told."""
+    """A function of one node: for a single node the reference would ignore the version and use the newest."""
     operands = list(dict.fromkeys(name for name in proto.input if name))
     results = [name for name in proto.output if name]
     return helper.make_function("", "folded", operands, results, [proto], [helper.make_opsetid("", version)])

@@ -1,9 +1,9 @@
 """Converts the nodes of an ONNX graph to Relax, one after another.
 
-Whatever is known is computed at once (:mod:`.folding`), so shape arithmetic, constants, and the branches of an ``If``
-that is decided leave nothing behind, and converters see operands that old and new operator sets give in the same way.
-Files are not rewritten before: rewriting copies their weights, serialising is limited to 2 GB, and no rewriter of files
-continues symbolic sizes.
+Known values are computed at once (:mod:`.folding`). So shape arithmetic, constants and decided branches of an ``If``
+leave nothing behind, and converters get the operands of old and new operator sets in the same form. Files are not
+rewritten before: rewriting copies their weights, serialising is limited to 2 GB, and no rewriter of files continues
+symbolic sizes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .node import Converted, NodeRefused, OnnxNode, with_resolved_attributes
 from .values import Value
 
 MOST_NODES = 2_000_000
-"""How many nodes are converted at most: functions that call functions can stand for any number."""
+"""The most nodes that are converted: functions that call functions can stand for any number."""
 
 
 @dataclass(slots=True)
@@ -43,23 +43,23 @@ class SharedState:
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
     elsewhere: Elsewhere | None = None
-    """What takes nodes that nobody here converts; None: they are refused."""
+    """What computes nodes without a converter; None: they are refused."""
     converted: int = 0
     names: dict[relax.Expr, str] = field(default_factory=dict)
-    """The names of the model's values by the variables that have them."""
+    """The names of the model's values, by variable."""
     numbers: count[int] = field(default_factory=count)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphScope:
-    """What names stand for in a graph or in the body of a function."""
+    """The values of names in a graph or in the body of a function."""
 
     values: ChainMap[str, Value]
     opsets: Mapping[str, int]
     attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
     """The attributes of the call, for the attributes of a function's body that refer to them."""
     calls: tuple[tuple[str, str, str], ...] = ()
-    """The functions whose bodies these are."""
+    """The functions that the current body is part of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class GraphImporter:
         return self.model.folder
 
     def graph(self, graph: onnx.GraphProto, scope: GraphScope) -> list[Value]:
-        """Emit a graph whose inputs are in ``scope``; the result is what its outputs stand for."""
+        """Emit a graph with its inputs in ``scope``; returns the values of its outputs."""
         for tensor in graph.initializer:
             # A name that an input has is the default of this input; callers that give inputs put them first.
             scope.values.maps[0].setdefault(tensor.name, Value.of(array_of(tensor, self.folder)))
@@ -94,7 +94,7 @@ class GraphImporter:
             self._node(proto, scope)
 
     def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
-        """Bind an expression to a variable, whose type has a shape: sizes that depend on data get names."""
+        """Bind an expression to a variable with a shape in its type: sizes that depend on data get names."""
         if not isinstance(expr, (relax.Var, ir.GenericConst)):
             expr = self.builder.emit(expr, name_hint=safe(name) if name else "")
         ty = expr.ty
@@ -106,7 +106,7 @@ class GraphImporter:
         return self.builder.match_cast(expr, relax.TensorType(sizes, ty.dtype, ty.vdevice))
 
     def fresh_size(self) -> tirx.Var:
-        """A new symbolic size, for what only data decide."""
+        """A new symbolic size, for a size that depends on data."""
         return tirx.Var(f"size_{next(self.model.numbers)}", "int64")
 
     def function(
@@ -123,9 +123,9 @@ class GraphImporter:
             return self.builder.emit_func_output(result)
 
     def widened(self, result: relax.Expr, ty: relax.TupleType) -> relax.Tuple:
-        """A tuple whose fields have the wider types of ``ty``: both branches of an ``If`` return one type.
+        """A tuple with fields of the wider types ``ty``: both branches of an ``If`` return one type.
 
-        Where they differ, TVM inserts casts whose script does not parse back to the same module.
+        If they differ, TVM inserts casts, and the script of these does not parse back to the same module.
         """
         var = self.builder.emit(result)
         fields = [self.builder.emit(relax.TupleGetItem(var, number)) for number in range(len(ty.fields))]
@@ -235,7 +235,7 @@ class GraphImporter:
 
 
 def _without(proto: onnx.NodeProto, missing: set[str]) -> onnx.NodeProto:
-    """A node of a function whose optional inputs ``missing`` are not given in this call."""
+    """A node of a function, without the optional inputs ``missing``, which this call does not give."""
     if not missing.intersection(proto.input):
         return proto
     copy = onnx.NodeProto()
@@ -316,11 +316,11 @@ def _type(value: Value | None) -> onnx.TypeProto:
 
 
 def _reason(error: Exception, node: OnnxNode) -> str:
-    """Why a node cannot be converted, in words of a user."""
+    """Why a node cannot be converted, for the user."""
     reason = last_line(error) if "\n" in str(error) else first_line(error)
     if isinstance(error, ValueError) and reason.startswith(
         "zip() "
-    ):  # it walks over sizes that should be as many
+    ):  # it zips sizes that should have the same number
         ranks = [str(value.rank) for value in node.inputs if value is not None]
         return f"its operands, of ranks {', '.join(ranks)}, and its attributes do not fit together"
     return reason or type(error).__name__

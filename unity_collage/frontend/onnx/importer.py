@@ -24,7 +24,7 @@ from .original import original
 from .values import Value
 
 _OLDEST = 6
-"""The oldest operator set. Those before say how operators broadcast in other ways, and shapes by attributes."""
+"""The oldest supported operator set. Earlier ones have other rules of broadcasting, and shapes as attributes."""
 
 
 def imported(
@@ -36,8 +36,9 @@ def imported(
 ) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a model, the names of its inputs and of its results.
 
-    ``folder`` has the files with external data; without it such data are refused. What nobody here converts becomes a
-    call that ``elsewhere`` makes; without it such a model is refused. Raises ModelError with the reason in one line.
+    ``folder`` has the files with external data; without it such data are refused. A node without a converter becomes
+    a call that ``elsewhere`` makes; without it such a model is refused. Raises ModelError with the reason in one
+    line.
     """
     opsets = _opsets(model)
     if not model.graph.output:
@@ -63,7 +64,7 @@ def _whole(
     outputs: Sequence[str],
     error: ModelError,
 ) -> IRModule:
-    """A model of which some part is not converted, as one call; raises ``error`` if nothing takes all of it."""
+    """A model with a part that is not converted, as one call; raises ``error`` if nothing takes the whole model."""
     try:
         mod = elsewhere.whole(params, outputs, original(model, folder, params))
     except ModelError:
@@ -109,7 +110,7 @@ def _converted(
 def _multiples(
     graph: onnx.GraphProto, params: Mapping[str, relax.Var], builder: relax.BlockBuilder
 ) -> dict[str, Value]:
-    """The inputs whose sizes are multiples, cast to types that say so, which the program checks."""
+    """The inputs with sizes that are multiples, cast to types that express it; the program checks these."""
     casts = as_multiples(graph, params)
     return {
         name: Value(dtype_of(params[name]), expr=builder.match_cast(params[name], ty))
@@ -118,7 +119,7 @@ def _multiples(
 
 
 def _named(mod: IRModule, names: Mapping[relax.Expr, str], outputs: Sequence[str]) -> IRModule:
-    """``mod`` whose variables of ``main`` have the names of the model's values."""
+    """``mod`` with the names of the model's values on the variables of ``main``."""
     main = mod["main"]
     called = dict(names)
     if len(outputs) == 1 and isinstance(main.body.body, relax.Var):
@@ -149,7 +150,7 @@ def with_called(mod: IRModule) -> IRModule:
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The versions of operator sets by domain; raises ModelError for versions that nobody here knows."""
+    """The versions of operator sets by domain; raises ModelError for versions that are not supported."""
     if not model.HasField("graph"):
         raise ModelError("the file has no graph")
     opsets = {_standard(opset.domain): opset.version for opset in model.opset_import}

@@ -18,7 +18,7 @@ from .names import safe
 from .values import Dim
 
 _UNNAMED = frozenset({"", "?", "-1", "none", "None", "unk", "unknown"})
-"""What exporters write where a dimension has no name."""
+"""The names that exporters write for a dimension without a name."""
 
 
 @dataclass(slots=True)
@@ -26,13 +26,13 @@ class InputSizes:
     """The sizes of a model's inputs: numbers where they are fixed, else symbolic sizes."""
 
     fixed: dict[str, int] = field(default_factory=dict)
-    """What a user gives for dimensions, by name."""
+    """The sizes that a user gives for dimensions, by name."""
     made: dict[str, tirx.Var] = field(default_factory=dict)
     bare: frozenset[str] = frozenset()
     """The names that are a whole dimension of some input: these can be read from shapes when the program runs."""
 
     def of(self, text: str) -> Dim:
-        """A dimension that is called ``text``: a name, or an expression of names and numbers."""
+        """The dimension of a ``text``: a name, or an expression of names and numbers."""
         if text in self.fixed:
             return self.fixed[text]
         tree = None if text in self.bare else _parsed(text)
@@ -115,7 +115,7 @@ def parameters(graph: onnx.GraphProto, shapes: Shapes, dims: Mapping[str, int]) 
 
 
 def as_multiples(graph: onnx.GraphProto, params: Mapping[str, relax.Var]) -> dict[str, relax.TensorType]:
-    """The types of those parameters that have multiples as sizes, by the name of the input.
+    """The types of the parameters with sizes that are multiples, by the name of the input.
 
     The size ``n`` of a dimension ``32*rows`` is ``n // 32 * 32`` in them. So the sizes that follow from it are
     multiples too, and equal ones look equal, such as ``(n - 2) // 2 + 1`` and ``(n - 2) // 32 * 16 + 16``.
@@ -134,7 +134,9 @@ def as_multiples(graph: onnx.GraphProto, params: Mapping[str, relax.Var]) -> dic
 
 
 def _as_multiple(dim: ir.Expr, text: int | str) -> ir.Expr:
-    """``dim`` as a multiple of the number in ``text``, if it is a size of its own that ``text`` calls one."""
+    """``dim`` as a multiple of the number in ``text``, if ``dim`` is a single free size and ``text`` is such a
+    multiple.
+    """
     if not isinstance(dim, tirx.Var):
         return dim
     tree = _parsed(text) if isinstance(text, str) else None

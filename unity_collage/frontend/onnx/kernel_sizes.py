@@ -10,7 +10,7 @@ from tvm.ir import IRModule
 
 
 def with_named_sizes(mod: IRModule) -> IRModule:
-    """``mod`` whose kernels have their own name in front of those of their sizes, so that its script parses back."""
+    """``mod`` with the name of each kernel in front of the names of its sizes, so that its script parses back."""
     functions = {
         gvar: _named(gvar.name_hint, func) if isinstance(func, tirx.PrimFunc) else func
         for gvar, func in mod.functions_items()

@@ -44,7 +44,7 @@ def own_names(model: onnx.ModelProto) -> list[str]:
 
 
 def with_names(func: relax.Function, names: Mapping[relax.Expr, str]) -> relax.Function:
-    """``func`` whose variables, those that are bound outside of branches, have the given names."""
+    """``func`` with the given names on the variables that are bound outside of branches."""
     bound = [binding.var for block in func.body.blocks for binding in block.bindings]
     fresh = {var: type(var)(names[var], var.ty) for var in bound if names.get(var, var.name) != var.name}
     return renamed(func, fresh)

@@ -49,7 +49,7 @@ class OnnxNode:
 
     @property
     def title(self) -> str:
-        """What messages call the node."""
+        """The name of the node in messages."""
         named = self.proto.name or next((name for name in self.proto.output if name), "")
         domain = f"{self.proto.domain}." if self.proto.domain else ""
         return f"{domain}{self.op} {named!r}"

@@ -1,4 +1,4 @@
-"""A model as its author gave it, with the sizes that its user has fixed: what inference runtimes get."""
+"""The original model with the sizes that the user has fixed, for inference runtimes."""
 
 from __future__ import annotations
 

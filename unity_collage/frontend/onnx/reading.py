@@ -14,11 +14,11 @@ from ...errors import ModelError, first_line, not_a_file
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """A model whose large weights may still be in files."""
+    """A model with large weights that may still be in files."""
 
     model: onnx.ModelProto
     folder: str | None = None
-    """The folder of these files; None where nobody knows it."""
+    """The folder of these files; None if it is not known."""
 
 
 def read_onnx(path: Path) -> OnnxFile:

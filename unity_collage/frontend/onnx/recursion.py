@@ -52,7 +52,7 @@ class Form:
     carried: Mapping[int, TensorForm]
     """The values that iterations change, by their position among the loop's carried values."""
     scanned: Sequence[TensorForm]
-    """What is stacked, without the dimension of the iterations."""
+    """The stacked values, without the dimension of the iterations."""
     stops: bool
     """Whether a condition may end the loop before all iterations have run."""
 
@@ -93,7 +93,7 @@ class Form:
 
 
 def sized(importer: Any, field: relax.Expr, dims: Sequence[Dim | None]) -> relax.Expr:
-    """``field`` with these sizes; where there is None, a size of its own."""
+    """``field`` with these sizes; in place of None, a size of its own."""
     ty = tensor_type(field)
     if isinstance(ty.shape, relax.ShapeExpr):
         return field
@@ -221,14 +221,14 @@ def _once(importer: Any, form: Form, iteration: GlobalVar, title: str) -> Global
 
 
 def no_rows(known: TensorForm, dims: Sequence[Dim | None]) -> relax.Expr:
-    """What is stacked in no iteration; sizes that only an iteration would tell are 0, as in ONNX Runtime."""
+    """The stacked values of no iterations; sizes that only an iteration would determine are 0, as in ONNX Runtime."""
     return relax.op.zeros(relax.ShapeExpr([0, *(0 if dim is None else dim for dim in dims)]), known.dtype)
 
 
 def _then(
     frame: _Frame, turns: GlobalVar, before: Sequence[relax.Expr], leading: Sequence[relax.Expr]
 ) -> relax.Expr:
-    """Run the other iterations, and join what is stacked with that of the iterations ``before``."""
+    """Run the other iterations, and join the stacked values with those of the iterations ``before``."""
     condition, carried, scanned = frame.parts(frame.call(turns, *leading), before)
     joined = [
         frame.importer.emit(relax.op.concat(list(pair), 0)) for pair in zip(before, scanned, strict=True)

@@ -18,7 +18,7 @@ from .symbolic import are_equal, is_nonnegative
 from .values import Dim, Value
 
 MOST_ITERATIONS, MOST_NODES = 64, 2_000
-"""A loop is unrolled if it has at most so many iterations, and at most so many nodes when it is unrolled."""
+"""The most iterations, and the most nodes after unrolling, with which a loop is unrolled."""
 
 _FOREVER = np.iinfo(np.int64).max
 _OWN = "\0carried"
@@ -27,14 +27,14 @@ _OWN = "\0carried"
 
 @dataclass(frozen=True, slots=True)
 class IterationStep:
-    """What one iteration computes."""
+    """The results of one iteration."""
 
     condition: Value
     """One element: whether another iteration follows. It is known to be true where the number is known before."""
     carried: Sequence[Value]
-    """What the next iteration begins with."""
+    """The carried values for the next iteration."""
     scanned: Sequence[Value]
-    """What is stacked over all iterations."""
+    """The values that are stacked over all iterations."""
 
 
 Body = Callable[[Any, Value, Sequence[Value]], IterationStep]
@@ -43,7 +43,7 @@ Body = Callable[[Any, Value, Sequence[Value]], IterationStep]
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """A body, and what it reads of the graph around it."""
+    """A body, and the values that it reads from the graph around it."""
 
     importer: Any
     """The :class:`~.graph.GraphImporter`."""
@@ -152,7 +152,7 @@ class Repetition:
         ]
 
     def _starts(self, count: Value | None, condition: Value | None) -> relax.Expr | None:
-        """Whether there is a first iteration; None: there is for sure."""
+        """Whether there is a first iteration; None: there certainly is."""
         parts: list[relax.Expr] = []
         if condition is not None and known_number(condition) is None:
             parts.append(scalar(self.importer, condition))

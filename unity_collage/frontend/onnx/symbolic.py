@@ -18,7 +18,7 @@ from .values import Value
 
 
 def continued(node: OnnxNode) -> list[Value] | None:
-    """The results of a node some of whose known operands are symbolic; None where they are not known now."""
+    """The results of a node with known operands of which some are symbolic; None if the results are not known now."""
     rule = _RULES.get(node.op)
     if rule is None or node.proto.domain not in ("", "ai.onnx"):
         return None
@@ -137,7 +137,7 @@ def _reshape(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _cast(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
-    # Sizes fit into 32 bits in practice, and a program whose sizes do not could not allocate its tensors.
+    # Sizes fit into 32 bits in practice; a program with larger sizes could not allocate its tensors.
     return operands[0] if node.required("to") in (6, 7) else None
 
 

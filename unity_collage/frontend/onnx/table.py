@@ -1,8 +1,8 @@
-"""Which converter serves which operator: all of them, in one place.
+"""The converters of all operators, in one place.
 
-A converter serves an operator in every version of the operator set that the installed onnx knows, from 6 on, and reads
-``node.version`` where versions differ. An operator that is in no table here is refused by name. Domains count: an
-operator of somebody's own domain is never taken for the standard's.
+A converter handles an operator in every version of the operator set that the installed onnx knows, from 6 on, and
+reads ``node.version`` where versions differ. An operator that is in no table here is refused by name. Domains count:
+an operator of a custom domain is never treated as the standard's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a name of an ONNX graph stands for while it is imported."""
+"""The value of a name of an ONNX graph while it is imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Dim = int | ir.Expr
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """A tensor whose elements are known now, or only when the program runs.
+    """A tensor with elements that are known now, or only when the program runs.
 
     Known elements are a numpy array. Symbolic sizes are known, too: then the array's elements are objects, numbers or
     expressions, and ``dtype`` is their type.
@@ -65,7 +65,7 @@ class Value:
             if self.known.dtype != object:
                 self.expr = constant_of(self.known)
                 return self.expr
-            # Not kept: the binding may be inside a branch, and this value may be asked for outside.
+            # Not kept: the binding may be inside a branch, and this value may be needed outside.
             flat = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr(list(self.known.reshape(-1)))))
             made = relax.op.reshape(flat, self.known.shape)
             return builder.emit(
@@ -75,7 +75,7 @@ class Value:
 
 
 def dims_of(expr: relax.Expr) -> list[Dim]:
-    """The sizes in the type of a tensor, whose shape is known."""
+    """The sizes in the type of a tensor of known shape."""
     shape = tensor_type(expr).shape
     assert isinstance(shape, relax.ShapeExpr)
     return [_simple(dim) for dim in shape.values]

@@ -1,4 +1,4 @@
-"""What is known before the program runs: weights, and what is computed from nothing else."""
+"""Values that are known before the program runs: weights, and values computed only from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm import ir, relax
 from .context import CallRefused, Complex, dtype_name
 
 _LARGEST = 1 << 22
-"""The most elements of a constant that is computed here, unless it is no larger than what it is computed from."""
+"""The most elements of a constant that is computed here, unless it is at most as large as its operands."""
 
 
 class Constants:
@@ -22,7 +22,7 @@ class Constants:
 
     def __init__(self) -> None:
         self._made: dict[Any, ir.GenericConst] = {}
-        self._kept: list[torch.Tensor] = []  # so that no other tensor gets the address of one of these
+        self._kept: list[torch.Tensor] = []  # kept alive, so that no other tensor gets the same address
 
     def of(self, tensor: torch.Tensor) -> ir.GenericConst:
         """The constant with the values of ``tensor``; raises CallRefused if Relax has no such type."""

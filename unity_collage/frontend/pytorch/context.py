@@ -1,4 +1,4 @@
-"""What a converter is given: the builder of the function, and what torch knows of the node."""
+"""The argument of a converter: the builder of the function, and what torch knows about the node."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Context:
     """Whether numbers of 16 bits are computed with in float32, as torch does inside an operator."""
 
     def emit(self, expr: relax.Expr) -> Any:
-        """``expr`` as a variable, whose type is then known."""
+        """``expr`` as a variable, so that its type is known."""
         return expr if isinstance(expr, (ir.GenericConst, relax.Var)) else self.builder.emit(expr)
 
     @property
     def result(self) -> torch.Tensor:
-        """What torch knows of the result: its shape and its dtype."""
+        """The shape and dtype of the result, as torch knows them."""
         found = self.node.meta["val"]
         return found if isinstance(found, torch.Tensor) else found[0]
 
@@ -99,7 +99,7 @@ class Context:
         return [self.cast(value, common) for value in values]
 
     def known(self, position: int) -> Any:
-        """What torch knows of an argument of the node: a tensor without values, or the number that it is."""
+        """What torch knows about an argument of the node: a tensor without values, or its number."""
         arg = self.node.args[position]
         return arg.meta["val"] if isinstance(arg, fx.Node) else arg
 

@@ -1,7 +1,7 @@
-"""Operators without a converter, and those whose converter refuses: calls of PyTorch itself, when the program runs.
+"""Operators without a converter, or refused by it: calls of PyTorch itself, when the program runs.
 
 Such a call is opaque: no pass looks into it, and no backend takes it. Its types are those of torch's fake tensors. A
-complex tensor is a tensor of real numbers with one axis more, of two elements, and all that reads it is such a call.
+complex tensor is a tensor of real numbers with one more axis of two elements, and all its readers are such calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .context import DTYPES, CallRefused, Complex, Value, dtype_name
 from .symbols import LearntSizes
 
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
-"""Types of arguments whose values have a name in ``torch``."""
+"""Types of arguments with values that have a name in ``torch``."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class CalledOperators:
 
 @dataclass(slots=True)
 class _Operands:
-    """What a call is given besides the text: tensors, and then sizes that are not numbers."""
+    """The arguments of a call after the text: tensors, and then sizes that are not numbers."""
 
     constants: Constants
     _tensors: list[relax.Expr] = field(default_factory=list[relax.Expr])
@@ -146,7 +146,7 @@ def _why_not(target: torch._ops.OpOverload) -> str | None:
 
 
 def _without_call(name: str, given: Sequence[Value]) -> Value | None:
-    """The result of an operator that is none for a complex tensor as we have it."""
+    """The result of an operator that does nothing to our form of a complex tensor."""
     if name == "aten.view_as_real.default" and isinstance(given[0], Complex):
         return given[0].pairs
     if name == "aten.view_as_complex.default" and isinstance(given[0], relax.Expr):

@@ -21,7 +21,7 @@ from ...errors import ModelError, first_line
 
 
 def exported(module: nn.Module, example_inputs: Any) -> ExportedProgram:
-    """``module`` as it infers: exported in evaluation mode, which it leaves again; raises ModelError."""
+    """``module`` exported in evaluation mode, which is left again afterwards; raises ModelError."""
     if example_inputs is None:
         raise ModelError("a torch.nn.Module needs example inputs: compile(module, (tensor, ...))")
     args, kwargs = arguments_of(module, example_inputs)
@@ -49,7 +49,7 @@ class _Inner(nn.Module):
 
 
 def _with_safe_names(module: nn.Module) -> nn.Module:
-    """``module``, or one around it where a part of it is called as something that a graph module of torch has itself.
+    """``module``, or a module around it if a part of it has the name of an attribute of torch's graph modules.
 
     Torch cannot take its own exported program apart then: a part called ``graph`` hides the graph.
     """
@@ -91,7 +91,7 @@ def _are_keywords(module: nn.Module, args: tuple[Any, ...]) -> bool:
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Inside, every part of the module is in evaluation mode; behind it, each is as it was."""
+    """Inside the ``with`` block every part of the module is in evaluation mode; afterwards its old mode is restored."""
     before = {part: part.training for part in module.modules()}
     module.eval()
     try:
@@ -102,7 +102,7 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def _register_results(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell torch.export of the dataclasses that the module returns; whether there is one that it did not know."""
+    """Register the dataclasses that the module returns with torch.export; returns whether there is a new one."""
     try:
         found = module(*args, **kwargs)
     except Exception:  # the module's own fault, which the export has reported

@@ -1,7 +1,7 @@
-"""From an ``ExportedProgram`` to a Relax module whose weights are constants.
+"""From an ``ExportedProgram`` to a Relax module with its weights as constants.
 
-The graph is decomposed first, and then walked once. What depends on weights alone is computed here by torch itself.
-Everything else has a converter, whose result is compared with the shape and dtype that torch knows.
+The graph is decomposed first, and then walked once. Values that depend only on weights are computed here by torch
+itself. All other nodes have a converter, and its result is compared with the shape and dtype that torch knows.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Importer:
         return state[target] if target in state else constants[target]
 
     def _value(self, node: fx.Node, module: Any) -> Value:
-        """What a node computes: a known value of torch, a size, an expression, or a list of them."""
+        """The value of a node: a known value of torch, a size, an expression, or a list of them."""
         if node.op == "get_attr":
             return getattr(module, str(node.target))
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._values.__getitem__)
@@ -196,7 +196,7 @@ class _Importer:
             return self._by_torch(node, given, error)
 
     def _by_torch(self, node: fx.Node, given: Sequence[Value], error: Exception) -> Value:
-        """What PyTorch itself computes for a node that is not converted."""
+        """The results of PyTorch for a node that is not converted."""
         reason = reason_of(error)
         if self._elsewhere is None:
             raise failure(node, reason) from error

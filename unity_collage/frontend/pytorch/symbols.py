@@ -36,7 +36,7 @@ class LearntSizes:
             self._known[str(size.node.expr)] = value
 
     def learn_shape(self, tensor: torch.Tensor, shape: Sequence[Size]) -> None:
-        """A converter found ``shape`` for a value, where torch has symbols for what it could not know."""
+        """Record that a converter found ``shape`` for a value; torch has symbols for sizes that it could not know."""
         for size, found in zip(tensor.shape, shape, strict=False):
             if (
                 isinstance(size, torch.SymInt)
@@ -46,9 +46,9 @@ class LearntSizes:
                 self.learn(size, found)
 
     def met(self, size: int | torch.SymInt) -> Size | None:
-        """``size`` of a result that the program looks at when it runs; a new symbol becomes a variable.
+        """``size`` of a result that the program reads when it runs; a new symbol becomes a variable.
 
-        None for an expression of symbols that nothing has given a value.
+        None for an expression of symbols without a value.
         """
         if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
             return self.declare(size)
@@ -62,7 +62,7 @@ class LearntSizes:
         return int(size) if isinstance(size, int) else _expression(size.node.expr, self._known)
 
     def shape(self, tensor: torch.Tensor) -> list[Size]:
-        """The shape that torch knows of a value."""
+        """The shape of a value, as torch knows it."""
         return [self.of(size) for size in tensor.shape]
 
 

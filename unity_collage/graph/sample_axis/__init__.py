@@ -1,7 +1,7 @@
 """Whether a function computes each of its samples alone, so that a batch may be computed in parts.
 
 A free dimension is the number of *samples* if each sample of each result depends on the same sample of the inputs only.
-This is proved operator by operator (:mod:`.rules`); what has no rule is a reason why it is not known.
+This is proved operator by operator (:mod:`.rules`); an operator without a rule becomes the reason of a refusal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Mixed", "SampleAxes", "SampleAxis", "sample_axes"]
 
 @dataclass(frozen=True, slots=True)
 class SampleAxes:
-    """Where the inputs and results of a function hold their samples."""
+    """The axes of the samples of a function's inputs and results."""
 
     params: tuple[Samples, ...]
     """None: the input is the same for all samples."""
@@ -32,9 +32,9 @@ class SampleAxes:
 
 
 def sample_axes(func: relax.Function, samples: tirx.Var) -> SampleAxes:
-    """The axes of the samples of ``func``, of which there are as many as the dimension ``samples`` has.
+    """The axes of the samples of ``func``; their number is the dimension ``samples``.
 
-    Raises :class:`Mixed` with the reason where a result may depend on several samples or on how many there are.
+    Raises :class:`Mixed` with the reason if a result may depend on several samples or on their number.
     """
     walk = _Walk(samples)
     params = tuple(walk.of_param(param) for param in func.params)
@@ -105,7 +105,7 @@ class _Walk:
         return RULES[name](call, operands)
 
     def _filled(self, call: relax.Call) -> Operand:
-        """The samples of one thing that is written at all positions."""
+        """The samples of a value that is written at all positions."""
         if isinstance(call.ty, relax.ShapeType):
             return None
         if op_name(call) not in FILLED:
@@ -119,7 +119,7 @@ class _Walk:
         return found
 
     def _by_type(self, ty: ir.Type) -> Samples:
-        """The samples that the shape of a type tells."""
+        """The samples that follow from the shape of a type."""
         if not self._mentions(ty):
             return None
         if not isinstance(ty, relax.TensorType):
@@ -145,7 +145,7 @@ class _Walk:
         raise Mixed(f"the extent {dim} is not a multiple of their number")
 
     def _checked(self, found: Operand, ty: ir.Type) -> Operand:
-        """``found``, where the shapes agree with it."""
+        """``found``, if the shapes agree with it."""
         if isinstance(ty, relax.TupleType):
             fields = found if isinstance(found, list) else [None] * len(ty.fields)
             return [self._checked(each, of) for each, of in zip(fields, ty.fields, strict=True)]
@@ -171,7 +171,7 @@ class _Walk:
 
 
 _SHAPED = frozenset(f"relax.{name}" for name in ("reshape", "broadcast_to"))
-"""Operators whose operand is the shape of their result, which is checked by itself."""
+"""Operators with the shape of their result as operand; the shape is checked by itself."""
 
 
 def _extent(samples: Operand) -> tuple[int, int] | None:

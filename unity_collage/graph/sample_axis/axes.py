@@ -1,4 +1,4 @@
-"""Where a value holds its samples, as plain data."""
+"""The axis of a value's samples, as plain data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Operand = Samples | list["Operand"]
 
 
 class Mixed(Exception):
-    """A result may depend on several samples, or its samples cannot be told apart; the text is the reason."""
+    """A result may depend on several samples, or the axis of its samples is not known; the text is the reason."""
 
 
 def has_samples(operand: Operand) -> bool:
@@ -42,7 +42,7 @@ def has_samples(operand: Operand) -> bool:
 
 
 def rank_of(of: relax.Expr | ir.Type) -> int:
-    """The number of axes of a tensor; raises :class:`Mixed` where it is not known."""
+    """The number of axes of a tensor; raises :class:`Mixed` if it is not known."""
     rank = tensor_type(of).ndim
     if rank < 0:
         raise Mixed("the number of axes is not known")
@@ -50,7 +50,7 @@ def rank_of(of: relax.Expr | ir.Type) -> int:
 
 
 def dims_of(of: relax.Expr | ir.Type) -> list[ir.Expr]:
-    """The extents of a tensor; raises :class:`Mixed` where they are not known."""
+    """The extents of a tensor; raises :class:`Mixed` if they are not known."""
     shape = tensor_type(of).shape
     if not isinstance(shape, relax.ShapeExpr):
         raise Mixed("its shape is not known")
@@ -70,7 +70,7 @@ def axes_in(value: Any, rank: int) -> list[int]:
 
 
 def broadcast(operands: Sequence[tuple[ir.Type, Samples]], rank: int) -> Samples:
-    """The samples of a result of ``rank`` axes, whose operands line up at their last axes."""
+    """The samples of a result of ``rank`` axes, from operands that are aligned at their last axes."""
     found: set[SampleAxis] = set()
     for ty, samples in operands:
         if samples is not None:
@@ -95,14 +95,14 @@ def some(samples: Samples, what: str = "an operand") -> SampleAxis:
 
 
 def alone(operands: Sequence[Any]) -> SampleAxis:
-    """The samples of the first operand, where no other has any."""
+    """The samples of the first operand, if no other operand has any."""
     if any(map(has_samples, operands[1:])):
         raise Mixed("an operand that is not its data depends on the samples")
     return some(operands[0])
 
 
 def apart(samples: SampleAxis, axes: Sequence[int], what: str = "works") -> SampleAxis:
-    """``samples``, where their axis is none of ``axes``."""
+    """``samples``, if their axis is not among ``axes``."""
     if samples.axis in axes:
         raise Mixed(f"it {what} along the axis of the samples")
     return samples

@@ -35,7 +35,7 @@ def squeeze(call: relax.Call, operands: Operands) -> Operand:
 
 
 def reshape(call: relax.Call, operands: Operands) -> Operand:
-    """Elements keep their order: as many are in front of a sample's, and each sample has as many in a row."""
+    """Elements keep their order: the number of elements before a sample, and in a row of a sample, must not change."""
     found = some(operands[0])
     source, target = dims_of(call.args[0]), dims_of(call)
     before = found.outer * _product(source[: found.axis])

@@ -1,8 +1,8 @@
-"""For each operator, where its result holds the samples that its operands hold.
+"""For each operator, the axis of the samples in its result, from those of its operands.
 
-A rule takes the call and the samples of each operand, at least one of which has some, and returns those of the result;
-of a tuple, those of each field. It raises :class:`Mixed` where a sample of the result may depend on another sample of
-an operand. A wrong rule is a wrong result, so an operator without a rule has none.
+A rule takes the call and the samples of each operand, of which at least one has some. It returns the samples of the
+result, or of each field of a tuple. It raises :class:`Mixed` if a sample of the result may depend on another sample
+of an operand. A wrong rule gives wrong results, so there are rules only for operators where this is certain.
 """
 
 from __future__ import annotations
@@ -172,4 +172,4 @@ RULES: Mapping[str, Rule] = {
 }
 
 FILLED = frozenset(f"relax.{name}" for name in ("full", "zeros", "ones", "broadcast_to"))
-"""Operators that write one thing at all positions of an axis that their operand does not have."""
+"""Operators that write one value at all positions of an axis that their operand lacks."""

@@ -48,7 +48,7 @@ class KernelAlone:
 
 
 def _distinct(module: IRModule) -> tuple[str, ...]:
-    """The names of the parameters of ``main``; of equal ones the later get a number."""
+    """The names of the parameters of ``main``; repeated names get a number."""
     found: list[str] = []
     for param in module["main"].params:
         name = str(param.name)

@@ -47,16 +47,16 @@ def bisect(
 ) -> Bisection:
     """The smallest set of offloaded kernels with which the results of ``program`` differ from the right ones.
 
-    Programs are built in which only some kernels are left to their backends, and TVM makes the others. They run in this
-    process. Which are tried is decided by :func:`.delta.smallest_failing`.
+    Programs are built in which backends make only some of the kernels, and TVM makes the others. They run in this
+    process. :func:`.delta.smallest_failing` decides which sets are tried.
 
     * ``model``, ``shapes``, ``dims``, ``target``: what the ``program`` was compiled from. ``pipeline`` has the other
-      options of that compile, which decide what candidates there are.
-    * ``inputs``: by name; else they are drawn.
-    * ``against``: ``onnxruntime`` for an ONNX file and ``eager`` for a ``.pt2`` file, which is what they are compared
-      with where it is installed; ``tvm`` is the program without offloads, with which all others are compared.
-    * ``slow``: find what makes a run slower, by more than the ``share`` of its time, in place of what makes it wrong.
-    * ``tolerance``: the largest error over the range of a result; by default 1e-3, and more for narrow floats.
+      options of that compile, which decide which candidates there are.
+    * ``inputs``: arrays by name; by default random ones.
+    * ``against``: the reference. The default is ``onnxruntime`` for an ONNX file and ``eager`` for a ``.pt2`` file,
+      if installed, else ``tvm``: the program without offloads.
+    * ``slow``: find kernels that make a run slower by more than ``share`` of its time, instead of wrong ones.
+    * ``tolerance``: the largest error as a part of a result's range; by default 1e-3, and more for narrow floats.
     * ``output``: an ``.onnx`` file for the operators of the kernel found, with its inputs beside it as ``.npz``.
 
     Raises CollageError with the reason where the programs cannot be made or compared.
@@ -92,7 +92,7 @@ def _whole_model(program: Program) -> str | None:
 
 
 def _against(model: Model, asked: str | None) -> str:
-    """What results are compared with; raises CollageError where that cannot be."""
+    """What results are compared with; raises CollageError if that is not possible."""
     if asked == TVM:
         return TVM
     if not isinstance(model, (str, Path)):

@@ -10,12 +10,12 @@ Item = TypeVar("Item")
 
 
 def smallest_failing(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> tuple[Item, ...]:
-    """A part of ``items`` that fails, and no longer does without any one of its items.
+    """A part of ``items`` that fails, and that passes as soon as any one of its items is left out.
 
-    ``items`` fail together, and nothing at all does not. This is ``ddmin`` of Zeller and Hildebrandt, "Simplifying and
-    Isolating Failure-Inducing Input", IEEE Transactions on Software Engineering 28 (2002). A single culprit takes about
-    two tests for each halving, as many as a binary search. A binary search, however, finds nothing where several items
-    fail only together.
+    All ``items`` together have to fail, and the empty set has to pass. This is ``ddmin`` of Zeller and Hildebrandt,
+    "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions on Software Engineering 28 (2002). A single
+    culprit takes about two tests for each halving, as many as a binary search. A binary search, however, finds
+    nothing where several items fail only together.
     """
     left, parts = tuple(items), 2
     while len(left) > 1:
@@ -39,7 +39,7 @@ def smallest_failing(items: Sequence[Item], fails: Callable[[Sequence[Item]], bo
 
 
 def _split(items: tuple[Item, ...], parts: int) -> Iterator[tuple[Item, ...]]:
-    """``items`` in so many parts of nearly equal length, in order."""
+    """``items`` in ``count`` parts of nearly equal length, in order."""
     ends = [len(items) * number // parts for number in range(parts + 1)]
     for begin, end in pairwise(ends):
         yield items[begin:end]

@@ -19,10 +19,12 @@ class Suspect:
     shapes: tuple[str, ...] = ()
     """The types of the tensors that it reads and writes, such as ``float32[1, 64]``; the results come last."""
     error: float | None = None
-    """Of the kernel alone, on the values that it gets in the model: the largest error over the range of a result;
-    None where that is not known."""
+    """The largest error of the kernel alone, as a part of a result's range, on the values that it gets in the model.
+
+    None if it is not known.
+    """
     gain: float | None = None
-    """Where programs are slow: by how many seconds a run is faster without this kernel, if it was asked alone."""
+    """For slow programs: by how many seconds a run is faster without this kernel, if the kernel was tried alone."""
     why_no_error: str = ""
     """Why the error of the kernel alone is not known."""
 
@@ -36,13 +38,16 @@ class Bisection:
     offloaded: int
     """How many kernels of the plan are not TVM's."""
     suspects: tuple[Suspect, ...]
-    """No kernel of these can be left out. Empty: the offloaded kernels are not the cause, and ``verdict`` says more."""
+    """No kernel can be left out of this set.
+
+    If it is empty, the offloaded kernels are not the cause; see ``verdict``.
+    """
     verdict: str
-    """What follows, in a sentence."""
+    """The conclusion in one sentence."""
     programs: int
     """How many programs were built and run."""
     failed: tuple[str, ...] = ()
-    """Why programs could not be built or run; they count as those that are right."""
+    """Why programs could not be built or run; these programs count as right."""
     errors: tuple[tuple[str, float | None], ...] = ()
     """The largest error of each of several programs: ``compiled`` is the one that was given, ``rebuilt`` has the same
     kernels; None where results cannot be subtracted. Empty where programs are timed."""

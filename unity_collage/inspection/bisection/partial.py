@@ -54,7 +54,7 @@ class PartialPrograms:
     def of(whole: Program, prepared: IRModule, target: Target) -> PartialPrograms:
         """The programs for the plan of ``whole``; ``prepared`` has the candidates of its model.
 
-        Raises CollageError where its kernels are not among these: the options were others.
+        Raises CollageError if its kernels are not among the candidates, as with other options.
         """
         functions: dict[Any, Any] = dict(prepared.functions_items())
         kernels: list[OffloadedKernel] = []
@@ -94,12 +94,12 @@ class PartialPrograms:
         )
 
     def graph_of(self, kernel: OffloadedKernel) -> DataflowGraph:
-        """The graph that the candidate of a kernel is of."""
+        """The graph that contains the candidate of a kernel."""
         return DataflowGraph(self.annotated[kernel.function], self.annotated)
 
 
 def candidates_of_plan(graph: DataflowGraph, plan: Plan) -> tuple[Candidate, ...]:
-    """The candidates of the kernels of a plan, in its order, and then views; they are numbered anew.
+    """The candidates of the kernels of a plan, in its order, then views; their ids count from 0.
 
     Raises CollageError for a kernel that is none of the candidates.
     """
@@ -113,7 +113,7 @@ def candidates_of_plan(graph: DataflowGraph, plan: Plan) -> tuple[Candidate, ...
 
 
 def _replaceable(graph: DataflowGraph, name: str, chosen: Sequence[Candidate]) -> list[OffloadedKernel]:
-    """The kernels of backends whose every binding TVM can compile as it is."""
+    """The kernels of backends that TVM could make too: it can compile each of their bindings as it is."""
     names, free = binding_names(graph), possible_without_kernels(graph)
     return [
         OffloadedKernel(name, candidate, tuple(names[index] for index in candidate.indexes))

@@ -21,7 +21,7 @@ SHARE = 0.05
 
 _ROUNDS = 7
 _SECONDS = 0.05
-"""How long a program runs in a round at least."""
+"""The shortest time that a program runs in a round."""
 
 _AGAINST = "tvm"
 
@@ -34,9 +34,9 @@ _DOUBT = (
 class Slow:
     """Times programs in turns, in this process.
 
-    Where the offloaded kernels together make the program slower than TVM's, delta debugging finds the smallest set that
-    loses at least half of that. Otherwise what they gain hides a slow one: each is left out alone, and those without
-    which the program is faster are found.
+    If the offloaded kernels together make the program slower than TVM's, delta debugging finds the smallest set that
+    causes at least half of the loss. Otherwise the gain of some may hide the loss of another: each is left out alone,
+    and the result are those without which the program is faster.
     """
 
     programs: PartialPrograms
@@ -108,7 +108,10 @@ class Slow:
         return self._ended(f"{together}, but {what} slower than TVM's kernel", [each for _, each in slow])
 
     def _tried(self, kernels: Sequence[OffloadedKernel], other: Program) -> list[list[float]] | None:
-        """The turns of the program of these kernels beside another one; None where it cannot be built or run."""
+        """The times of the program with these kernels and of another one, in turns.
+
+        None if it cannot be built or run.
+        """
         self._count += 1
         try:
             return self._turns([self.programs.program(kernels), other])
@@ -141,7 +144,7 @@ class Slow:
 
 
 def _ratio(turns: Sequence[Sequence[float]]) -> float:
-    """How many times the seconds of the second program the first one takes, in the median of the rounds."""
+    """The time of the first program over that of the second: the median of the rounds."""
     return statistics.median(first / second for first, second in zip(*turns, strict=True))
 
 

@@ -20,10 +20,12 @@ from .partial import OffloadedKernel, PartialPrograms
 from .suspects import suspect_of
 
 TVM = "tvm"
-"""In place of a runtime: the program without offloaded kernels has the right results."""
+"""Stands for the program without offloaded kernels as reference, in place of a runtime."""
 
 _ROUNDING = 1e-5
-"""Other orders of sums in float32 give smaller errors over the range of a result, in models of usual depth."""
+"""An error above this part of a result's range is not a matter of the order of float32 sums, in models of usual
+depth.
+"""
 
 _AGREES = "the results agree: with these inputs nothing is wrong"
 _NONE = "there is no offloaded kernel that TVM could make instead: none can be left out"
@@ -97,7 +99,7 @@ class Wrong:
         return compared_results(self.programs.whole, results, self._expected, self.tolerance)
 
     def _not_offloaded(self) -> str:
-        """What is wrong where the program without offloads is: numpy knows whether the model was imported well."""
+        """What is wrong if the program without offloads is: numpy shows whether the import of the model is."""
         if not self.programs.kernels:
             cause = "there is no offloaded kernel that TVM could make instead"
         else:

@@ -1,8 +1,8 @@
 """How each operator is translated: a table from operator name to the rule of its family.
 
-A rule takes the block being rewritten and the original call. It binds the call in another layout and
-returns the value. Otherwise the call stays as it is and has its operands in the plain layout: None says that
-they are in it anyway, a WhyNot why the call cannot follow them into another.
+A rule takes the block being rewritten and the original call. It binds the call in another layout and returns the
+value. Otherwise the call stays as it is, with its operands in the plain layout: None means that they are plain
+already, and a WhyNot says why the call cannot use another layout.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def concat(block: Block, call: relax.Call) -> Value | None:
 
 
 def stack(block: Block, call: relax.Call) -> Value | None:
-    """The new axis is held in front, where stacking only puts whole tensors in a row."""
+    """The new axis is held in front, so that stacking only concatenates whole tensors."""
     tensors = block.tensors(call.args[0])
     if not tensors or call.attrs.axis is None:
         return None

@@ -36,7 +36,7 @@ def reshape(block: Block, call: relax.Call) -> Value | WhyNot | None:
 def permute_dims(block: Block, call: relax.Call) -> Value | None:
     """A permutation of a value in another layout is that value in yet another layout.
 
-    Of a plain value it stays as it is; that it can be undone is remembered.
+    A permutation of a plain value stays as it is, and is recorded so that it can be undone.
     """
     x = block.tensor(call.args[0])
     if x is None:
@@ -52,7 +52,7 @@ def permute_dims(block: Block, call: relax.Call) -> Value | None:
 
 
 def shape_of(block: Block, call: relax.Call) -> Value | WhyNot | None:
-    """The shape is known from the type, so it asks for no data in the original layout."""
+    """The shape is known from the type, so no data in the original layout is needed."""
     x = block.tensor(call.args[0])
     if x is None or x.is_plain:
         return None

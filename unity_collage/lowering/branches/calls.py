@@ -1,4 +1,4 @@
-"""The bindings of a final program: which of them call kernels, and which ones each of them reads."""
+"""The bindings of a final program: which of them call kernels, and which bindings each one reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch memory for values that are read only inside a stage; it is small, to stay in the caches of a core."""
+"""Scratch memory for values that are read only inside a stage; it is kept small enough for the caches of a core."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ _CUTS = (1.0, 0.95, 0.8)
 the other lanes are idle. The best of the three is taken."""
 
 _WINDOW = 256
-"""How many steps, in the order of the program, a stage can be made of; later ones mostly depend on them."""
+"""How many of the next steps, in the order of the program, are considered for a stage; later ones mostly depend on
+them.
+"""
 
 Lane = tuple[int, ...]
 """The numbers of steps that run one after the other."""
@@ -89,7 +91,7 @@ def _fits(step: Step, limit: float) -> bool:
 
 
 def _next_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> Stage:
-    """A stage of steps that can run now, or the first step alone where a stage does not pay."""
+    """A stage of steps that can run now, or the first step alone if a stage would not be faster."""
     stage = _best_stage(steps, left, lanes, limit)
     if len(stage) > 1 and _gain(steps, stage) >= _LEAST_GAIN:
         return tuple(tuple(lane) for lane in stage)
@@ -128,7 +130,7 @@ def _dealt(
     limit: float,
     roots: Mapping[int, int],
 ) -> list[list[int]]:
-    """The steps of ``left`` that read from one lane of this stage at most, in lanes.
+    """The steps of ``left`` that read from at most one lane of this stage, in lanes.
 
     ``waiting``: all steps that have not run yet. ``roots``: the lane of each step that can run now; -1 stands for the
     lane with the least to do.
@@ -151,7 +153,7 @@ def _dealt(
 
 
 def _balanced(steps: Sequence[Step], dealt: list[list[int]]) -> list[list[int]]:
-    """The lanes without those last steps of the longest lanes that are better left for later."""
+    """The lanes without the last steps of the longest lanes, as far as these are faster in a later stage."""
     best, found = _gain(steps, dealt), [list(lane) for lane in dealt]
     while sum(map(bool, dealt)) > 1:
         max(dealt, key=lambda lane: _load(steps, lane)).pop()

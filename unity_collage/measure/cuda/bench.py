@@ -27,7 +27,7 @@ from ..refusal import Refusal, Refused
 T = TypeVar("T")
 
 _NATIVE = "collage."
-"""How the kinds of our own modules begin."""
+"""The prefix of the kinds of our own modules."""
 
 _RED_ZONE = 4096
 """Bytes behind each output that a kernel must not change."""
@@ -37,13 +37,16 @@ _POISON = 0xFF
 
 
 class CudaBench:
-    """Kernels run on a stream of the device. An error that CUDA reports again ends the process: nothing can follow."""
+    """Kernels run on a stream of the device.
+
+    If CUDA keeps reporting an error, the process ends, since no other kernel can run.
+    """
 
     tries_nan = True
     compiles_ahead = False
 
     def __init__(self, lock: str | None = None) -> None:
-        """``lock``: a file that is locked while the device is used, since others would disturb what is timed."""
+        """``lock``: a file that is locked while the device is used, since other processes would disturb the timing."""
         self._lock = lock
         self._device = tvm.cuda(0)
         with self._alone():  # making a context keeps the device busy
@@ -61,7 +64,7 @@ class CudaBench:
             raise
 
     def prepare(self, module: Any) -> None:
-        """Libraries may compile for a first run: here they do so without keeping others from the device."""
+        """Libraries may compile for a first run: here they do it without holding the lock of the device."""
         if str(module.kind).startswith(_NATIVE):
             module.inspect_source("implementations")
 

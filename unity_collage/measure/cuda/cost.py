@@ -28,8 +28,9 @@ from .workers import Workers, most
 _MODULE = "unity_collage.measure.cuda.worker"
 
 _TF32_RATE = 8
-"""Products of TensorFloat-32 that take as long as one of float32: NVIDIA's data sheets have 8 for the A100, 7.4 for the
-H100."""
+"""How many products of TensorFloat-32 take as long as one of float32: by NVIDIA's data sheets 8 on the A100, and 7.4
+on the H100.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class CudaCost(KernelCosts):
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` returns for each group: several workers build and check, and one at a time uses the device."""
+        """The result of ``work`` for each group: several workers build and check, and one at a time uses the device."""
         return self._session.spread(self._made, groups, work)
 
     def _fingerprints(self) -> Fingerprints:

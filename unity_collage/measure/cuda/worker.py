@@ -1,4 +1,4 @@
-"""The worker process for kernels on a CUDA device; :mod:`unity_collage.measure.worker` describes what it answers."""
+"""The worker process for kernels on a CUDA device; :mod:`unity_collage.measure.worker` describes its replies."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..session import Session
 
 
 def most() -> int:
-    """How many workers there are at most: compilers of kernels keep a core each busy."""
+    """The most workers: the compilers of each keep a core busy."""
     return max(1, min(8, len(usable_cores()) // 2))
 
 
@@ -27,7 +27,7 @@ class Workers(Session):
         self._all: list[WorkerClient] = []
 
     def first(self, make: Callable[[], WorkerClient]) -> WorkerClient:
-        """The worker that answers single questions."""
+        """The worker for single requests."""
         if not self._all:
             self._idle.append(self._added(make))
         return self._all[0]
@@ -38,7 +38,7 @@ class Workers(Session):
         groups: Sequence[list[Workload]],
         work: Callable[[Client, list[Workload]], dict[str, Cost]],
     ) -> Iterator[dict[str, Cost]]:
-        """What ``work`` returns for each group, in order; each worker has one group at a time."""
+        """The result of ``work`` for each group, in order; each worker has one group at a time."""
 
         def with_worker(group: list[Workload]) -> dict[str, Cost]:
             try:

@@ -13,7 +13,7 @@ _BUILDER = "unity_collage.measure.remote.builder"
 
 
 class BuilderPool:
-    """Answers requests of several threads at once. The next process starts when the others are busy."""
+    """Serves requests of several threads at once. Another process starts when the others are busy."""
 
     def __init__(self, timeout_seconds: float):
         self._all = [Child(_BUILDER, {}, timeout_seconds) for _ in usable_cores()]

@@ -1,4 +1,4 @@
-"""RemoteClient: what WorkerClient is for this machine, for those behind a tracker."""
+"""RemoteClient: the counterpart of WorkerClient for servers behind a tracker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .servers import Lost, Server, Servers
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How many servers may be lost over one question before it is given up in this run."""
+"""After this many servers were lost over one request, it is given up in this run."""
 
 
 class RemoteClient:
@@ -47,7 +47,7 @@ class RemoteClient:
         self._checked: Server | None = None
 
     def facts(self, target: str, backend: str) -> dict[str, Any]:
-        """What a server reports about itself and about a backend, for this target (empty: the server's own)."""
+        """What a server reports about itself and about a backend, for this target (empty: the server's own target)."""
         if (target, backend) not in self._facts:
             self._facts[target, backend] = self._reply(self._question(target, backend))
         return self._facts[target, backend]
@@ -137,7 +137,7 @@ class RemoteClient:
             raise CollageError(f"{ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
 
     def _on_some(self, work: Callable[[Server], T]) -> T:
-        """What ``work`` returns for a server; if that is lost, for the next one."""
+        """The result of ``work`` for a server; if the server is lost, for the next one."""
         problem = Lost()
         for _ in range(ATTEMPTS):
             try:

@@ -1,4 +1,4 @@
-"""RemoteCost: costs from the database, and from servers behind an RPC tracker for what is not there yet."""
+"""RemoteCost: costs from the database, and missing ones from servers behind an RPC tracker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .messages import address
 from .servers import Lost, Servers
 
 _SLACK = 10.0
-"""How many times the limit of one kernel to wait for an answer: a server answers for several kernels at once."""
+"""How many times the limit of one kernel to wait for a reply: a server replies for several kernels at once."""
 
 
 class _RemoteSession(Session):
@@ -64,7 +64,7 @@ class RemoteCost(KernelCosts):
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` returns for each group, on all free servers at once."""
+        """The result of ``work`` for each group, on all free servers at once."""
         answers = self._fleet().spread(groups, work)
         for group, answer in zip(groups, answers, strict=True):
             yield _given_up(group, answer) if isinstance(answer, Lost) else answer
@@ -95,7 +95,7 @@ class RemoteCost(KernelCosts):
 
 
 def _made_here(there: str) -> str:
-    """The fingerprint ``there`` with our versions of what builds kernels, where the server's differ."""
+    """The fingerprint ``there``, with our versions of the tools that build kernels."""
     theirs = fields_of(there)
     ours = {"tvm": tvm.__version__, "made by": made_by(theirs["backend"])}
     if all(ours[name] == theirs[name] for name in ours):
@@ -104,6 +104,6 @@ def _made_here(there: str) -> str:
 
 
 def _given_up(group: Sequence[Workload], lost: Lost) -> dict[str, Cost]:
-    """No costs in this run; the database is not told about these kernels."""
+    """Unknown costs for this run, which are not stored in the database."""
     reason = f"not measured: {ATTEMPTS} servers were lost over it, the last one with: {lost}"
     return {workload.key: Cost(None, reason=reason) for workload in group}

@@ -31,7 +31,7 @@ class Fleet:
         return next((client for client in self.clients if client.is_open), self.clients[0])
 
     def spread(self, questions: Sequence[Q], work: Callable[[RemoteClient, Q], A]) -> list[A | Lost]:
-        """What ``work`` returns for each question, in their order, on as many servers as are free.
+        """The result of ``work`` for each request, in their order, on as many servers as are free.
 
         A question over which a server was lost goes to the next one; after ``ATTEMPTS`` losses its answer is
         :class:`Lost`. Any other error of ``work`` ends all work and is raised.
@@ -84,7 +84,7 @@ class _Shift(Generic[Q, A]):
             return max(0, min(len(self._queue), free) - self._seeking)
 
     def is_over(self, seconds: float) -> bool:
-        """Whether all is answered or an error has ended the work; waits for ``seconds`` at most."""
+        """Whether all requests have replies or an error has ended the work; waits for at most ``seconds``."""
         with self._changed:
             return self._changed.wait_for(self._has_ended, seconds)
 

@@ -34,7 +34,7 @@ def _session() -> Session:
 
 
 def answer(text: str) -> str:
-    """The reply to one request. It never raises: the client takes any error of a session for the loss of the server."""
+    """The reply to one request. It never raises: the client treats any error of a session as the loss of the server."""
     request = json.loads(text)
     try:
         return json.dumps(_ANSWERS[request["ask"]](request))

@@ -1,4 +1,4 @@
-"""Servers: one session at a time on the machines of a key. A machine that is lost is replaced by the next one."""
+"""Servers: one session at a time on the machines with one key. If a machine is lost, the next one replaces it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Servers:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns; raises Lost when it fails or takes longer than ``seconds``.
+    """The result of ``call``; raises Lost if it fails or takes longer than ``seconds``.
 
     A call that is given up goes on in its thread until the connection ends.
     """

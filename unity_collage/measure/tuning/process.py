@@ -23,7 +23,7 @@ from ...tvm_private import tuning_workload
 from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics
 
 _POPULATION, _PER_TRIAL = 512, 32
-"""How many schedules evolve at a time: MetaSchedule's default, or this many a trial where that is less."""
+"""How many schedules evolve at a time for each trial, if that is less than MetaSchedule's default."""
 
 _AT_ONCE = 64
 

@@ -41,8 +41,8 @@ def timed_in_turns(
 ) -> PeerTimes:
     """Time ours and the runtimes named in ``against``; all have the same random inputs and threads.
 
-    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` where
-    ours does not run.
+    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` if ours
+    does not run.
     """
     feeds = feeds_of(program)
     with Scratch("bench") as folder, ExitStack() as stack:
@@ -82,7 +82,10 @@ def started(
 def _checked(
     name: str, make: Callable[[], RuntimeProcess], expected: Callable[[], Sequence[np.ndarray]]
 ) -> RuntimeProcess:
-    """A process whose results are those expected; raises RuntimeMissing where they are not, or are not known."""
+    """A process with the expected results.
+
+    Raises RuntimeMissing if they differ, or if the expected ones are not known.
+    """
     try:
         right = expected()
     except RuntimeMissing as error:

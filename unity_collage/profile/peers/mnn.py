@@ -22,7 +22,7 @@ _CONVERT = "import sys, _tools; _tools.mnnconvert(sys.argv)"
 
 
 def mnn(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """A session in float32. A run includes the copy of its inputs, whose memory a session uses again.
+    """A session in float32. A run includes the copy of its inputs, since a session uses their memory again.
 
     Raises ModelError with what MNN said where it cannot convert or run the model.
     """
@@ -67,7 +67,7 @@ def _numbers(library: ModuleType, tensor: Any) -> np.ndarray:
 
 
 def _host_tensor(library: ModuleType, tensor: Any, values: np.ndarray) -> Any:
-    """A copy of ``values`` in the type that ``tensor`` has in MNN, which takes 64-bit integers for 32."""
+    """A copy of ``values`` in the type that ``tensor`` has in MNN, which stores 64-bit integers in 32 bits."""
     kind = tensor.getDataType()
     dtypes = {library.Halide_Type_Float: np.float32, library.Halide_Type_Uint8: np.uint8}
     held = np.ascontiguousarray(values, dtypes.get(kind, np.int32))

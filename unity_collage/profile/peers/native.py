@@ -1,4 +1,6 @@
-"""Native code of others: its output goes to no stream of ours, and its last line says why something failed."""
+"""Runs third-party native code: its output is kept off our streams, and its last line becomes the reason of a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def module(name: str, package: str) -> ModuleType:
 
 
 def convert(command: Sequence[str | Path], folder: Path, result: Path) -> None:
-    """Run a converter in ``folder``; raises ModelError with what it said last where it does not write ``result``."""
+    """Run a converter in ``folder``; raises ModelError with its last line of output if it does not write ``result``."""
     done = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -39,14 +41,14 @@ def convert(command: Sequence[str | Path], folder: Path, result: Path) -> None:
 
 
 def cause(output: bytes) -> str:
-    """The last line of an output that says something, without colours; empty where none does."""
+    """The last line of an output that is not blank, without colours; empty if there is none."""
     lines = [_DECORATION.sub("", line).strip() for line in output.decode(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line not in _SAYS_NOTHING), "")
 
 
 @contextmanager
 def kept_output() -> Iterator[Callable[[], str]]:
-    """Keep what native code writes to the standard streams; yields a function that returns the cause in it so far."""
+    """Capture what native code writes to the standard streams; yields a function that returns its last line so far."""
     flush = ctypes.CDLL(None).fflush
     with TemporaryFile() as kept:
         flush(None)

@@ -19,15 +19,15 @@ from .runtimes import Inputs, Peer, python_loop
 _MODEL = "model"
 _INPUT = re.compile(r'ex\.input\("(\w+)", ncnn\.Mat\(in(\d+)\.numpy\(\), batch_index=(\d+)\)')
 _OUTPUT = re.compile(r'ex\.extract\("(\w+)"\)\s+out\.append\(\S+\.numpy\(batch_index=(\d+)\)\)')
-"""How the script that pnnx writes passes inputs and results: blobs, and which axis of an array is the batch."""
+"""How the script of pnnx passes inputs and results: their blobs, and which axis of an array is the batch."""
 _TYPES = {"float32": "f32", "int64": "i64", "int32": "i32", "uint8": "u8", "float64": "f64"}
 _HALVES = ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_packed", "bf16_storage")
 
 
 def ncnn(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """A network in float32, run by a new extractor each time, as ncnn wants it.
+    """A network in float32, run by a new extractor each time, as ncnn requires.
 
-    Raises ModelError with what pnnx or ncnn said where they cannot convert or run the model.
+    Raises ModelError with the message of pnnx or ncnn if they cannot convert or run the model.
     """
     with Scratch("ncnn") as folder, kept_output() as said:
         library = module("ncnn", "ncnn")
@@ -76,7 +76,7 @@ def _described(value: np.ndarray) -> str:
 
 
 def _narrow(value: np.ndarray) -> np.ndarray:
-    """``value`` in 32 bits, as ncnn has all numbers, row by row."""
+    """``value`` in 32 bits, the width of all numbers in ncnn, row by row."""
     return np.ascontiguousarray(value, np.float32 if value.dtype.kind == "f" else np.int32)
 
 

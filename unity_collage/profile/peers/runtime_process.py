@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 600.0
 """The limit for one answer; the first one includes the runtime's own compilation of the model."""
 
 TOLERANCE = 1e-3
-"""How far the numbers of a runtime may be from the right ones, over the range of a result."""
+"""The largest error of a runtime's numbers, as a part of a result's range."""
 
 
 class RuntimeMissing(CollageError):

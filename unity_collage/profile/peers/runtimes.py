@@ -90,7 +90,7 @@ def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
     try:
         for _ in range(2):  # the second run writes to what the first one has allocated
             run()
-    except RuntimeError:  # results of another rank than the model says can be had unbound only
+    except RuntimeError:  # a result with another rank than the model declares cannot be bound
         run = partial(session.run, None, dict(inputs))
     return Peer(python_loop(run), lambda: [np.asarray(value) for value in session.run(None, dict(inputs))])
 
@@ -190,14 +190,14 @@ _PACKAGES = {
 against those of ONNX Runtime."""
 
 CONVERTING = ("mnn", "ncnn")
-"""Those that run another file than the ONNX model, converted from it, which may compute something else."""
+"""Runtimes that run a file converted from the ONNX model, which may compute something else."""
 
 RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage", EAGER: f"{__name__}:torch_eager"}
 """All runtimes that a process can run by name."""
 
 
 def why_no_peer(name: str, model: Path) -> str | None:
-    """Why one of ``PEERS`` cannot run the file of a model, as far as that is known before; nothing is imported."""
+    """Why one of ``PEERS`` cannot run the file of a model, if that is known before; nothing is imported."""
     needed = _PACKAGES.get(name, ())
     missing = [package for package in needed if find_spec(package) is None]
     if missing:

@@ -15,7 +15,7 @@ from ...processes.serving import serve
 from .runtimes import Peer
 
 MOST_RUNS = 1000
-"""How many times are sent at most, evenly spaced among the sorted ones."""
+"""The most times that are sent, evenly spaced among the sorted ones."""
 
 
 def _made(hello: dict[str, Any]) -> Any:

@@ -11,9 +11,9 @@ GAP = 22
 """Pixels between two neighbours of a row."""
 _SWEEPS = 8
 _STRAIGHT, _BENT = 8.0, 1.0
-"""How strongly a line draws its ends: between two items or two bends, and between an item and a bend."""
+"""How strongly a line pulls its ends together: between two items or two bends, and between an item and a bend."""
 _HEAVY = 1000.0
-"""How many times rather a bend makes way than an item."""
+"""How many times as much weight an item has as a bend when they compete for a place."""
 
 
 def places(rows: Rows, widths: Sequence[int]) -> tuple[list[int], int]:

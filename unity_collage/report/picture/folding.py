@@ -41,7 +41,7 @@ class _Repeat:
     period: int
     count: int
     spare: int = 0
-    """How many kernels the first copy may start later, with as many copies."""
+    """By how many kernels the first copy may start later without losing a copy."""
 
     @property
     def saved(self) -> int:
@@ -127,7 +127,7 @@ def _aligned(repeat: _Repeat, crossing: Sequence[int]) -> _Repeat:
 
 
 def _equally_wired(repeat: _Repeat, reads: Sequence[Sequence[int]]) -> _Repeat:
-    """The longest part of the repeat whose copies read in the same way from kernels of the same copy."""
+    """The longest part of the repeat in which all copies read in the same way from kernels of the same copy."""
     copies = [
         (_inside(first, repeat.period, reads), first)
         for first in range(repeat.start, repeat.start + repeat.period * repeat.count, repeat.period)
@@ -145,7 +145,7 @@ def _inside(first: int, size: int, reads: Sequence[Sequence[int]]) -> tuple[tupl
 
 
 def _crossing(reads: Sequence[Sequence[int]]) -> list[int]:
-    """For each place between two kernels, how many kernels before it are read by one behind it."""
+    """For each place between two kernels, how many kernels before it are read by a kernel after it."""
     last = list(range(len(reads)))
     for kernel, sources in enumerate(reads):
         for source in sources:

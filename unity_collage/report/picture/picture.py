@@ -55,7 +55,7 @@ class _Drawing:
                 self._readers[source].append(number)
 
     def frame(self, items: Sequence[Item], start: int, stop: int, *, inside: bool) -> int:
-        """Lay out the ``items``, the kernels from ``start`` to ``stop``; answers the number of the frame."""
+        """Lay out the ``items``, the kernels from ``start`` to ``stop``; returns the number of the frame."""
         own: dict[str, Any] = {}
         number = len(self.frames)
         self.frames.append(own)
@@ -115,7 +115,9 @@ class _Drawing:
         return {edge: tuple(values)[:_VALUES] for edge, values in sorted(found.items())}
 
     def _values(self, source: int, kernel: int) -> list[int]:
-        """What ``kernel`` reads of ``source``; else what is computed of that between them, in no kernel."""
+        """The values of ``source`` that ``kernel`` reads; if it reads none directly, values computed from them
+        outside kernels.
+        """
         own = [index for index in self._inputs[kernel] if self._writer.get(index) == source]
         return own or [index for index in self._inputs[kernel] if index not in self._writer]
 

@@ -1,4 +1,4 @@
-"""The examiner's end of a worker process: asks, and raises the reason where there is no answer."""
+"""The examiner's end of a worker process: sends requests, and raises the reason if there is no reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 
 
 class Failure(Exception):
-    """There is no answer; ``reason`` says why, and ``stage`` what the process was doing."""
+    """There is no reply; ``reason`` says why, and ``stage`` what the process was doing."""
 
     def __init__(self, refusal: Refusal, stage: str, ended: bool):
         super().__init__(refusal.reason)
@@ -62,7 +62,7 @@ class Subject:
         self._child.close()
 
     def __enter__(self) -> Subject:
-        """Start the process, so that it imports its modules meanwhile."""
+        """Start the process early: it imports its modules while the caller does other work."""
         self._child.start()
         return self
 

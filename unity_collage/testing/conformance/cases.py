@@ -28,7 +28,7 @@ class Case:
     name: str
     make: Callable[[], relax.Function]
     kind: str | None = None
-    """The kind of targets that it is for, such as ``cuda``; None: all of them."""
+    """The kind of targets that the case is for, such as ``cuda``; None: all kinds."""
 
 
 def case(name: str, body: Body, *shapes: Shape, dtype: str = "float32", kind: str | None = None) -> Case:

@@ -39,7 +39,7 @@ Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 
 
 def _no_preparation(_module: Any) -> None:
-    """The first run is as any other."""
+    """The default: nothing is done before the first run."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class KernelPlace:
     target: Target
     run: judge.Run = outputs_of
     prepare: Callable[[Any], None] = _no_preparation
-    """Called with the module of a kernel before its first run, it lets a library choose how to compute the kernel."""
+    """Called with the module of a kernel before its first run; it lets a library choose an algorithm."""
 
 
 class NotHere(Exception):

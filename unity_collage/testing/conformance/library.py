@@ -20,7 +20,7 @@ OF_THE_LIBRARY = (
 """The checks that need the library."""
 
 _MOST_ENDS = 5
-"""How many kernels may end the process before no more are tried."""
+"""After this many kernels have ended the process, no more are tried."""
 _SAMPLE = 24
 """How many kernels are put into one module and one library, one for each label."""
 _ON_DEVICE = "its kernels run on a CUDA device, for which NVIDIA's libraries start threads of their own"
@@ -150,7 +150,7 @@ class LibraryExamination:
             self._notes.found("pool", made["conflict"])
 
     def _judged(self, proposed: int, missing: int, good: Sequence[Proposed]) -> None:
-        """Note what all kernels keep, for the checks without findings."""
+        """Note for the checks without findings what holds for all kernels."""
         notes, count, made = self._notes, counted(len(good), "kernel"), proposed - missing
         more = f"; the library has no implementation of {missing} on this device" if missing else ""
         notes.passed("made", f"{counted(proposed, 'kernel')} proposed, {made} made{more}")
@@ -208,7 +208,7 @@ class LibraryExamination:
         self._notes.passed("exported", line)
 
     def _errors(self, declined: Iterable[tuple[AskedCase, int]]) -> None:
-        """Check that the code generator raises an exception for refused functions, or makes a kernel."""
+        """Check that the code generator makes a kernel for a refused function, or raises an exception."""
         asked, raised = 0, 0
         for case, index in declined:
             asked += 1

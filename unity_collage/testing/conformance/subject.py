@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ssl  # noqa: F401 - its libraries belong to the standard library: not the backend has loaded them
+import ssl  # noqa: F401 - imported first, so that its libraries do not count as loaded by the backend
 import sys
 import sysconfig
 from collections.abc import Iterator

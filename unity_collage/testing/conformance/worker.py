@@ -40,7 +40,7 @@ from . import kernels
 from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
 
 _SOME_DEVICE = "cuda -arch=sm_90"
-"""What rules for CUDA are asked about where there is no device."""
+"""The target for which rules for CUDA are examined if there is no device."""
 
 
 class ConformanceWorker:
@@ -83,9 +83,9 @@ class ConformanceWorker:
         return answer
 
     def _availability(self, watch: Watch) -> Answer:
-        """What ``why_unavailable`` answers and loads, and on which kind of targets the kernels run.
+        """What ``why_unavailable`` returns and loads, and on which kind of targets the kernels run.
 
-        That is CUDA if the backend makes kernels for nothing else. It may then load the driver and the CUDA runtime,
+        The kind is CUDA if the backend makes kernels for CUDA only. It may then load the driver and the CUDA runtime,
         since only they know the devices.
         """
         is_for_cuda = self._backend.kinds == {CUDA}

@@ -88,7 +88,7 @@ def _exp_minus_1(x: Element) -> Element:
 
 
 def _function(node: OnnxNode, name: str, function: Callable[..., Element], **defaults: float) -> relax.Expr:
-    """A kernel of the operand and of attributes, whose defaults are given."""
+    """A kernel of the operand and of attributes; their defaults are given."""
     values = [float(node.attribute(key, default)) for key, default in defaults.items()]
     wide_function = widened(lambda x: function(x, *(number(value, dtype_of(x)) for value in values)))
     return pointwise(node, name, wide_function, node[0])
@@ -143,8 +143,10 @@ def softplus(x: Element) -> Element:
 
 
 def _log_1_plus(u: Element) -> Element:
-    """log(1 + u) for u from 0 to 1 as 2 atanh(s), s = u / (2 + u), by its series up to s^13, which float32 does not
-    tell from the whole. Vectorised code has no log1p."""
+    """log(1 + u) for u from 0 to 1 as 2 atanh(s), s = u / (2 + u), by its series up to s^13.
+
+    The rest is below the precision of float32. Vectorised code has no log1p.
+    """
     s = u / (number(2, dtype_of(u)) + u)
     square = s * s
     series: Element = number(1 / 13, dtype_of(u))

@@ -15,7 +15,7 @@ from .attention_masks import Visible, bias_of
 from .precise import dtype_of, narrowed, rank_of, widened
 
 _CAPPED, _BIASED, _PROBABILITIES = 1, 2, 3
-"""What the fourth result is; otherwise it is the scaled scores."""
+"""The fourth result; by default the scaled scores."""
 
 
 def _attention(node: OnnxNode) -> Converted:

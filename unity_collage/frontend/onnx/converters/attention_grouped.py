@@ -1,4 +1,4 @@
-"""GroupQueryAttention of com.microsoft: an attention whose operand holds the keys and values of steps before.
+"""GroupQueryAttention of com.microsoft: an attention with keys and values of earlier steps in an operand.
 
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#commicrosoftgroupqueryattention
 """

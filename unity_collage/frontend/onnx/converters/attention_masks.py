@@ -57,8 +57,8 @@ def bias_of(
 ) -> Bias | None:
     """The bias for queries that see ``visible`` keys, plus a mask of bools or numbers; None if there is none.
 
-    ``sizes`` are B, H, S and T. The last axis of the mask may be shorter than T: what it lacks is hidden. ``hides``
-    says whether the mask may hide all keys of a query.
+    ``sizes`` are B, H, S and T. The last axis of the mask may be shorter than T: the missing keys are hidden.
+    ``hides`` says whether the mask may hide all keys of a query.
     """
     structure = _structure(node, visible, sizes, wide_type(dtype))
     if mask is None:
@@ -101,7 +101,7 @@ def _additive(node: OnnxNode, mask: relax.Expr, sizes: Sequence[Dim], dtype: str
 
 
 def _fitted(node: OnnxNode, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
-    """A mask of rank 4 whose axes are of size 1 or as in ``sizes``; keys behind its own last one are hidden.
+    """A mask of rank 4 with axes of size 1 or as in ``sizes``; keys after its last one are hidden.
 
     Whether an axis of unknown size is broadcast shows when the program runs.
     """

@@ -43,7 +43,7 @@ def _attended(
     padding: relax.Expr | None,
     added: relax.Expr | None,
 ) -> Results:
-    """The attention, of which ``padding`` and ``added`` are masks of numbers; nothing hides all keys for certain."""
+    """The attention; ``padding`` and ``added`` are masks of numbers, which never hide all keys."""
     sizes, dtype = [*node.dims(q)[:3], node.dims(k)[2]], dtype_of(q)
     mask = padding
     if added is not None:
@@ -156,7 +156,7 @@ def _plane(node: OnnxNode, past: relax.Expr, index: int) -> relax.Expr:
 
 
 def _rotary(node: OnnxNode) -> Converted:
-    """As the standard's operator, but with positions before the caches: (B, S), or where the first token is."""
+    """Like the standard's operator, but with positions before the caches: (B, S), or that of the first token."""
     is_flat = node.rank() == 3
     if node.attribute("is_packed_batching", 0) or node.attribute("scale", 1.0) != 1.0:
         node.refuse("packed batches and a scale are not supported")

@@ -1,4 +1,4 @@
-"""Sums, products and extrema along axes that are known now, or that the program is given."""
+"""Sums, products and extrema along axes that are known now, or that are inputs of the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .runtime_shapes import computed, run_time_sizes
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The axes of a reduction: numbers, or what the program computes of them."""
+    """The axes of a reduction: numbers, or vectors that the program computes."""
 
     known: Sequence[int] | None
     mask: relax.Var | None = None
@@ -32,7 +32,7 @@ class Axes:
 
 
 def axes_of(node: OnnxNode) -> Axes:
-    """All axes where none are given, unless the node says that then none are reduced."""
+    """All axes if none are given, unless the node says that then none are reduced."""
     keeps_all = bool(node.attribute("noop_with_empty_axes", 0))
     given = "axes" in node.attributes or (node.has(1) and node.shape(1) != [0])
     if given and "axes" not in node.attributes and node.numbers(1) is None:
@@ -132,7 +132,7 @@ def is_empty_along(node: OnnxNode, x: relax.Expr, axes: Axes) -> bool:
 
 
 def identity(kind: str, dtype: str) -> Any:
-    """What a reduction of nothing gives."""
+    """The result of an empty reduction."""
     if kind in ("sum", "prod"):
         return 0 if kind == "sum" else 1
     if "float" in dtype:

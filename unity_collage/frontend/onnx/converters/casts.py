@@ -20,7 +20,7 @@ def _cast_like(node: OnnxNode) -> Converted:
 
 
 def _to(node: OnnxNode, dtype: str) -> Converted:
-    """Floats lose their fraction, integers wrap, and what is not zero is true."""
+    """Floats lose their fraction, integers wrap around, and values other than zero are true."""
     return node.value(0) if node.dtype() == dtype else relax.op.astype(node[0], dtype)
 
 

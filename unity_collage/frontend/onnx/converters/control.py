@@ -58,7 +58,7 @@ def _if(node: OnnxNode) -> Sequence[Value]:
 def _branches(node: OnnxNode, graphs: Sequence[onnx.GraphProto]) -> list[_Branch | None]:
     """The branches; None for one that cannot be imported, if the other can.
 
-    A branch for other sizes than those that the inputs have here cannot: silero-vad has one for each sampling rate.
+    A branch for other sizes than those of the inputs cannot be imported: silero-vad has one for each sampling rate.
     """
     found: list[_Branch | None] = []
     errors: list[ModelError] = []
@@ -105,7 +105,7 @@ def _branch(node: OnnxNode, graph: onnx.GraphProto) -> _Branch:
 
 
 def _unified(node: OnnxNode, number: int, yes: _Branch, no: _Branch) -> TensorForm:
-    """The type of a result: sizes that both branches give it, None where they differ."""
+    """The type of a result: the sizes that it has in both branches, None where they differ."""
     first, second = yes.results[number], no.results[number]
     if first.dtype != second.dtype:
         node.refuse(f"its result {number} is {first.dtype} in one branch and {second.dtype} in the other")

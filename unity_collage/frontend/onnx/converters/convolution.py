@@ -89,7 +89,8 @@ def _conv_transpose(node: OnnxNode) -> Converted:
         (size - 1) * step + extent for size, step, extent in zip(image, strides, window.extents, strict=True)
     ]
     before, after = _cut(node, image, reach, strides, more)
-    # What windows do not reach is zero, so it is cut off after padding: Relax limits its output_padding.
+    # Elements that no window reaches are zero, so they are added as padding and then cut: Relax limits its
+    # output_padding.
     kept, kept_after = (_within(widths, window.extents) for widths in (before, after))
     groups = node.attribute("group", 1)
     weights, dilations = _dilated(node, dilations)
@@ -120,7 +121,7 @@ def _within(widths: Sequence[Dim], extents: Sequence[int]) -> list[int]:
 def _cut(
     node: OnnxNode, image: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int], more: Sequence[int]
 ) -> tuple[list[Dim], list[Dim]]:
-    """How much is cut off before and behind what the windows reach; negative where zeros are added.
+    """How much is cut off before and after the elements that windows reach; negative where zeros are added.
 
     ``more`` is output_padding, which adds elements behind.
     """

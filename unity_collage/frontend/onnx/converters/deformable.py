@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose windows read the image at places that a tensor of offsets moves.
+"""DeformConv: a convolution with windows that read the image at places moved by a tensor of offsets.
 
 Dai et al., "Deformable Convolutional Networks", 2017. Between pixels the image is interpolated linearly, and it is 0
 outside.

@@ -57,7 +57,7 @@ def _eliminate(source: Any, work: Any, found: Any, batch: ir.Expr, size: ir.Expr
 
 
 def _find_pivot(work: Any, pivot: Any, n: Any, step: Any, size: Any) -> None:
-    """The row, from ``step`` on, whose element in the column ``step`` is the largest."""
+    """The row, from ``step`` on, with the largest element in the column ``step``."""
     pivot[0] = step.astype("int64")
     with T.serial(0, size - step) as row:
         larger = tirx.abs(work[n, step + row, step]) > tirx.abs(work[n, pivot[0], step])

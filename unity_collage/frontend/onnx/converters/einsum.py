@@ -25,7 +25,7 @@ class _Term:
 
 
 def _einsum(node: OnnxNode) -> Converted:
-    """Terms are joined from left to right, and summed over an axis as soon as nothing after needs it."""
+    """Terms are joined from left to right, and summed over an axis as soon as no later term needs it."""
     operands = [widened(node, x) for x in node.operands()]
     inputs, output = _parsed(node, node.required("equation"), [rank_of(x) for x in operands])
     terms = [_diagonal(node, _Term(x, names)) for x, names in zip(operands, inputs, strict=True)]
@@ -118,7 +118,7 @@ def _is_plain(rows: Sequence[str], columns: Sequence[str]) -> bool:
 
 
 def _without_units(node: OnnxNode, a: _Term, b: _Term, needed: set[str]) -> _Term:
-    """Sum over an axis that both have, if the other's has one element and is repeated."""
+    """Sum over an axis that both have, if in the other term it has one element, which is repeated."""
     sizes, others = a.sizes(node), b.sizes(node)
     unequal = {
         name for name in a.names if name in others and name not in needed and 1 in (sizes[name], others[name])

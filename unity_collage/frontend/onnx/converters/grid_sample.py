@@ -118,7 +118,7 @@ def _coordinate(given: Any, size: Any, mode: str, padding: str, aligned: bool) -
         x = tirx.Select(outside, tirx.min(tirx.max(x, size * 0.0), size - 1.0), x)
     elif padding == "reflection":
         x = tirx.Select(outside, _reflected(x, low, high), x)
-    # Whatever is this far outside reads nothing inside; NaN becomes such a place.
+    # A place this far outside reads no element of the image; NaN becomes such a place.
     far = size * 0.0 - 4.0
     return tirx.Select(tirx.isnan(x), far, tirx.min(tirx.max(x, far), size + 4.0))
 

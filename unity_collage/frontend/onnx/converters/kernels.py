@@ -1,4 +1,4 @@
-"""Kernels of several steps, for what no formula of a single element describes: sorting, scattering, selecting.
+"""Kernels of several steps, for operators that are not a formula of a single element: sorting, scattering, selecting.
 
 Each is one TE operation that a function writes with TVM's builder of statements. The steps run in order, in one thread.
 Buffers are read and written by the index of an element in row-major order.
@@ -23,11 +23,11 @@ Result = tuple[Sequence[Any], str]
 def kernel(
     name: str, operands: Sequence[te.Tensor], made: Sequence[Result], steps: Callable[..., None]
 ) -> list[te.Tensor]:
-    """The results of ``steps(*operands, *results)``, whose arguments are flat buffers."""
+    """The results of ``steps(*operands, *results)``; its arguments are flat buffers."""
 
     def body(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> Any:
         with IRBuilder() as builder:
-            # A builder makes one statement; those in the body of a loop are as many as needed.
+            # A builder makes one statement; the body of a loop may have any number.
             with T.serial(0, 1):
                 steps(*(T.buffer_proxy(buffer) for buffer in (*ins, *outs)))
             return builder.get()

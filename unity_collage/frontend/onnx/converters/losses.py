@@ -27,7 +27,10 @@ def _cross_entropy(node: OnnxNode) -> Converted:
 
 
 def _loss(node: OnnxNode, logs: relax.Expr) -> relax.Expr:
-    """Of logarithms (N, C, d...), classes (N, d...) and weights (C). Ignored classes count neither above nor below."""
+    """Of logarithms (N, C, d...), classes (N, d...) and weights (C).
+
+    Ignored classes count neither in the sum nor in its divisor.
+    """
     ignored, reduction = node.attribute("ignore_index"), node.attribute("reduction", "mean")
     if reduction not in ("none", "sum", "mean"):
         node.refuse(f"there is no reduction {reduction!r}")

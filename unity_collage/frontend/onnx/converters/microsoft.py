@@ -14,7 +14,7 @@ from .precise import dtype_of, narrowed, widened
 from .products import gemm
 
 _EPSILON = 1e-12
-"""Of the norms of sums, where a node does not say it."""
+"""The default epsilon of norms of sums."""
 
 
 def _skip_layer_norm(node: OnnxNode) -> Converted:

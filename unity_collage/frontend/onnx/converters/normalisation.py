@@ -84,7 +84,7 @@ def layer_norm(
 
 
 def _fitted(node: OnnxNode, value: relax.Expr | None, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
-    """``value`` in the shape ``sizes`` if it has this shape but for axes of size 1 in front."""
+    """``value`` in the shape ``sizes`` if it has this shape except for leading axes of size 1."""
     if value is None:
         return None
     shape = node.dims(value)

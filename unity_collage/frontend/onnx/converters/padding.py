@@ -39,7 +39,7 @@ def _pad(node: OnnxNode) -> Converted:
 
 
 def _known_pads(node: OnnxNode) -> tuple[list[Dim], list[Dim]]:
-    """What is added before and after, for each axis."""
+    """The number of elements that are added before and after, for each axis."""
     rank = node.rank()
     given = node.attributes.keys() & {"pads", "paddings"}
     pads = list(node.attribute(next(iter(given)))) if given else node.sizes(1)
@@ -81,7 +81,7 @@ def _value(node: OnnxNode) -> relax.Expr:
 def _padded(
     data: te.Tensor, value: te.Tensor, lows: Any, highs: Any, sizes: list[Any], mode: str
 ) -> te.Tensor:
-    """``lows`` and ``highs`` are lists of sizes or vectors; an axis whose pads are the number 0 stays as it is."""
+    """``lows`` and ``highs`` are lists of sizes or vectors; an axis with the number 0 for both pads does not change."""
 
     def element(*place: Any) -> Any:
         where, inside = list(place), []

@@ -57,7 +57,7 @@ def _average(
 
 
 def _is_relax(window: SlidingWindow, image: Sequence[Dim], sizes: Sequence[Dim]) -> bool:
-    """Whether Relax has a pool of this window whose result has these sizes."""
+    """Whether Relax has a pool of this window with a result of these sizes."""
     if not window.is_static or len(sizes) > len(_LAYOUTS):
         return False
     return all(are_equal(a, b) for a, b in zip(window.results(image), sizes, strict=True))
@@ -108,7 +108,7 @@ def _reaching(window: SlidingWindow, image: Sequence[Dim], sizes: Sequence[Dim])
         if not isinstance(need, int) or not isinstance(behind, int):
             after.append(behind)
         else:
-            # Less than the declared padding only where one window fewer is asked for.
+            # Less than the declared padding only if one window fewer is needed.
             whole = (size + before + behind - extent) // step + 1
             after.append(behind if whole == count else max(need, 0))
     return replace(window, after=tuple(after))

@@ -35,14 +35,14 @@ def maximum(node: OnnxNode, image: relax.Expr, outside: SlidingWindow, sizes: Se
 def _call(
     node: OnnxNode, pool: Callable[..., Any], image: relax.Expr, window: SlidingWindow, sizes: Sequence[Dim]
 ) -> relax.Expr:
-    """A kernel of ``pool(image, *parts)``, whose parts are for :func:`_here`."""
+    """A kernel of ``pool(image, *parts)``; the parts are for :func:`_here`."""
     return node.builder.call_te(pool, image, list(window.before), list(window.after), list(sizes))
 
 
 def _here(
     window: SlidingWindow, before: Sequence[Dim], after: Sequence[Dim], sizes: Sequence[Dim]
 ) -> tuple[SlidingWindow, list[Dim]]:
-    """A window and the sizes of the result in the variables of a kernel, which are not those of the function."""
+    """A window and the sizes of the result in the variables of a kernel, which differ from those of the function."""
     return replace(window, before=tuple(before), after=tuple(after)), list(sizes)
 
 
@@ -183,7 +183,7 @@ _MAXIMUM = te.comm_reducer(lambda a, b: tirx.Select(_wins(a, b), a, b), _lowest,
 
 
 def _first_larger(a: tuple[ir.Expr, ir.Expr], b: tuple[ir.Expr, ir.Expr]) -> tuple[ir.Expr, ir.Expr]:
-    """The larger of two (place, value); of equal ones that in front, where no place is -1."""
+    """The larger of two (place, value); of equal ones the first. A place of -1 means none."""
     (i, x), (j, y) = a, b
     earlier = tirx.any(j < 0, tirx.all(i >= 0, i < j))
     wins = tirx.any(

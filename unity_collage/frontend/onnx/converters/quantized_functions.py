@@ -15,14 +15,14 @@ from .quantized import parameter
 
 
 def _real(node: OnnxNode, position: int) -> relax.Var:
-    """An operand whose scale and zero point follow it, in float32."""
+    """An operand that is followed by its scale and zero point, in float32."""
     zero = parameter(node, position + 2) if node.has(position + 2) else None
     x = integers(node, position)
     return node.emit(dequantized(node, x, parameter(node, position + 1), zero))
 
 
 def _result(node: OnnxNode, real: relax.Expr, scale: int, dtype: str | None = None) -> Converted:
-    """``real`` as a result whose scale and zero point are operands."""
+    """``real`` as a result; its scale and zero point are operands."""
     zero = parameter(node, scale + 1) if node.has(scale + 1) else None
     kind = node.dtype(scale + 1) if zero is not None else dtype or node.dtype(0)
     return quantized(node, node.emit(real), parameter(node, scale), zero, kind)
@@ -58,7 +58,7 @@ def _by_standard(
 def _channels_first(
     make: Callable[[OnnxNode, relax.Var], relax.Expr],
 ) -> Callable[[OnnxNode, relax.Var], relax.Expr]:
-    """``make`` of an image whose channels are the second axis, if they are given as the last."""
+    """``make`` of an image with channels as the second axis, if they are given as the last."""
 
     def moved(node: OnnxNode, x: relax.Var) -> relax.Expr:
         if not node.attribute("channels_last", 0):
@@ -71,7 +71,7 @@ def _channels_first(
 
 
 def _softmax(node: OnnxNode, x: relax.Var) -> relax.Expr:
-    """The attribute ``opset`` says of which version of the standard it is."""
+    """The attribute ``opset`` is the version of the standard."""
     return _by_standard(softmax.CONVERTERS["Softmax"], node.required("opset"))(node, x)
 
 

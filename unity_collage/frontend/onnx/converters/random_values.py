@@ -34,7 +34,7 @@ def seed_of(node: OnnxNode) -> int:
 
 
 def _numbers(node: OnnxNode) -> relax.Expr:
-    """What generators read: the start of the sequence and SplitMix64's increment and factors.
+    """The operand of generators: the start of the sequence and SplitMix64's increment and factors.
 
     They are a tensor, because TVM computes bounds of expressions with numbers in 63 bits, and wrongly simplifies these.
     """

@@ -34,7 +34,7 @@ def _recurrent(node: OnnxNode) -> Converted:
 
 
 def _part_reader(node: OnnxNode, position: int) -> Callable[[int], relax.Expr]:
-    """What gives the weights of a direction, (inputs, gates * hidden), in the type of the sums."""
+    """A function that returns the weights of a direction, (inputs, gates * hidden), in the type of the sums."""
 
     def part(direction: int) -> relax.Expr:
         known, dtype = node.numbers(position), wide_type(node.dtype(position))
@@ -57,7 +57,9 @@ def _dynamic_quantized(node: OnnxNode) -> Converted:
 
 
 def _dequantized_reader(node: OnnxNode, position: int, scale: int) -> Callable[[int], relax.Expr]:
-    """What gives the weights of a direction, (inputs, gates * hidden), from integers, scales and zero points."""
+    """A function that returns the weights of a direction, (inputs, gates * hidden), from integers, scales and zero
+    points.
+    """
     integers = node.needed(position, "a matrix of weights").astype("float32")
     scales, points = (
         node.needed(scale + n, "how its weights are quantised").astype("float32") for n in (0, 1)
@@ -79,7 +81,7 @@ def _part(node: OnnxNode, value: relax.Expr, index: Dim, axis: int = 0) -> relax
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """What a direction computed: the states of all steps (steps, batch, hidden), the last state and memory."""
+    """The results of a direction: the states of all steps (steps, batch, hidden), the last state and memory."""
 
     states: relax.Expr
     state: relax.Expr
@@ -106,7 +108,7 @@ class Layer:
     def of(
         cls, node: OnnxNode, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str
     ) -> Layer:
-        """The layer of a node whose first operand is ``x``."""
+        """The layer of a node with ``x`` as its first operand."""
         if len(node.dims(x)) != 3:
             node.refuse(f"its input has {len(node.dims(x))} dimensions, not 3 (steps, batch, inputs)")
         x = widened(node, x)
@@ -160,7 +162,7 @@ class Layer:
         return plain and not empty and set(activations) <= set(ACTIVATIONS)
 
     def _operands(self, direction: int) -> dict[str, relax.Expr]:
-        """The operands of our operators but for peepholes and lengths."""
+        """The operands of our operators except peepholes and lengths."""
         node, gates = self.node, operators.CELLS[self.cell].gates
         rows, hidden = gates * self.hidden, self.hidden
         known = node.numbers(3) if node.has(3) else np.zeros([self.directions, 2 * rows])
@@ -198,7 +200,7 @@ class Layer:
             axis = 1 if node.attribute("layout", 0) else 0
             given = node.cast(_part(node, node[position], direction, axis), self.dtype)
             ty = relax.TensorType([self.batch, self.hidden], self.dtype)
-            # Where its batch has another name, the program compares the two.
+            # If its batch has another name, the program compares the two.
             return given if tvm_ffi.structural_equal(given.ty, ty) else node.builder.match_cast(given, ty)
         if isinstance(self.batch, int):
             return node.constant(np.zeros([self.batch, self.hidden]), self.dtype)

@@ -1,4 +1,4 @@
-"""Reductions, whose axes are known now or given to the program."""
+"""Reductions with axes that are known now or are inputs of the program."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _suppressed(
     overlap: te.Tensor,
     *least: te.Tensor,
 ) -> list[te.Tensor]:
-    """Rows of batch, class and box, how many they are, and what the computation needs."""
+    """Rows of batch, class and box, their number, and buffers for the computation."""
     batch, classes, count = (as_int64(size) for size in scores.shape)
 
     def steps(*buffers: Any) -> None:
@@ -227,7 +227,7 @@ def _max_roi_pool(node: OnnxNode) -> Converted:
 
 
 def _pooled(data: te.Tensor, rois: te.Tensor, sizes: list[Any], scale: float) -> te.Tensor:
-    """The maximum of each bin of each region, whose bounds are rounded to elements; 0 for an empty bin."""
+    """The maximum of each bin of each region, with bounds rounded to elements; 0 for an empty bin."""
     count, channels, rows, columns = (as_int64(size) for size in sizes)
     batches, _, height, width = (as_int64(size) for size in data.shape)
     dtype = data.dtype

@@ -172,7 +172,7 @@ def _sum(
 
 
 def _reduced(data: te.Tensor, axis: int, table: Sequence[Any], sizes: list[Any], value: float) -> te.Tensor:
-    """The weighted sum along an axis whose number of taps only the program knows."""
+    """The weighted sum along an axis with a number of taps that is known only when the program runs."""
     indexes, weights, flags = table
     number = te.reduce_axis((0, indexes.shape[1]), "number")
 

@@ -1,8 +1,8 @@
 """Which elements of an axis Resize reads for each element of its result, and with which weights.
 
 Resizing is separable: each axis has a table of indexes and one of weights, (size of the result, number of taps). The
-formulas are those of the standard. They are written once, for numpy, where the sizes are known, and for TE, where only
-the program knows them.
+formulas are those of the standard. They are written once for both numpy, if the sizes are known, and TE, if they are
+known only when the program runs.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def known_table(
 def computed_table(
     method: Interpolation, size: Any, made: Any, count: Any, scale: te.Tensor, region: te.Tensor, dtype: str
 ) -> list[te.Tensor]:
-    """The tables of an axis whose sizes are integer expressions; ``scale`` has one element, and ``region`` two."""
+    """The tables of an axis with sizes that are integer expressions; ``scale`` has one element, and ``region`` two."""
     factor = scale(0).astype(dtype)
     wide, high = as_int64(size).astype(dtype), as_int64(made).astype(dtype)
     extent = Extent(wide, high, factor, region(0).astype(dtype), region(1).astype(dtype))

@@ -1,7 +1,8 @@
 """Shapes that operands decide when the program runs.
 
-A small kernel computes the sizes as a vector of int64, and ``match_cast`` gives them names: symbolic sizes, with which
-the operators after it are typed. Kernels take symbolic sizes as arguments; what a closure holds they would not know.
+A small kernel computes the sizes as a vector of int64, and ``match_cast`` gives them names: symbolic sizes, with
+which the operators after it are typed. Kernels take symbolic sizes as arguments; sizes in a closure would be unknown
+in the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OPAQUE = 8
 
 
 intrinsics: Any = tirx
-"""Functions of numbers such as ``floor``, whose names TVM makes in a way that type checkers do not follow."""
+"""Functions of numbers such as ``floor``; TVM defines their names in a way that type checkers do not follow."""
 
 
 def fixed(size: Any) -> int:
@@ -57,7 +58,7 @@ def results(node: OnnxNode, function: Callable[..., Any], count: int, *args: Any
 
 
 def sizes_of(node: OnnxNode, vector: relax.Expr) -> list[Dim]:
-    """The elements of a vector of int64, whose length is known, as symbolic sizes."""
+    """The elements of a vector of int64 of known length, as symbolic sizes."""
     fresh = [node.importer.fresh_size() for _ in range(fixed(node.dims(vector)[0]))]
     if fresh:
         shape = node.emit(relax.op.tensor_to_shape(vector))

@@ -134,7 +134,7 @@ def _max_unpool(node: OnnxNode) -> Converted:
 
 
 def _unpooled(node: OnnxNode, sizes: Sequence[Dim], wanted: Sequence[Dim]) -> relax.Expr:
-    """Indexes count in a tensor of the shape ``sizes``, and the result has the shape ``wanted``."""
+    """Indexes are for a tensor of the shape ``sizes``, and the result has the shape ``wanted``."""
 
     def unpooled(data: te.Tensor, indices: te.Tensor, inner: list[Any], outer: list[Any]) -> te.Tensor:
         def steps(source: Any, where: Any, out: Any) -> None:

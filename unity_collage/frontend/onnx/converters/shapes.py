@@ -17,7 +17,7 @@ from .runtime_shapes import dtype_of_expr, empty, is_empty, product, run_time_si
 
 
 def reshaped(node: OnnxNode, expr: relax.Expr, sizes: Sequence[Dim]) -> relax.Expr:
-    """``expr`` with another shape. Relax reads a size of 0 as "as before", which is another thing."""
+    """``expr`` with another shape. Relax reads a size of 0 as "as before", which is not meant here."""
     if is_empty(sizes):
         return empty(node, sizes, dtype_of_expr(expr))
     return relax.op.reshape(expr, relax.ShapeExpr(list(sizes)))
@@ -211,7 +211,7 @@ def _squeezed_at_run_time(node: OnnxNode, shape: list[Dim]) -> list[Dim]:
 
 
 def _nth(kept: Sequence[Any], dims: Sequence[Any], place: Any) -> Any:
-    """The size that is the ``place``-th among those whose axis is kept."""
+    """The ``place``-th size among those of kept axes."""
     found, before = _int64(0), _int64(0)
     for flag, dim in zip(kept, dims, strict=True):
         found = tirx.Select(tirx.all(flag == 1, before == place), _int64(dim), found)

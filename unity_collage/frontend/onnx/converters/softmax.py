@@ -40,7 +40,7 @@ def _softmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
 
 
 def _log_softmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
-    """Relax's takes the last axis only."""
+    """Relax's softmax takes only the last axis."""
     rank = rank_of(x)
     if axis == rank - 1:
         return relax.op.nn.log_softmax(x, axis)

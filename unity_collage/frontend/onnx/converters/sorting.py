@@ -26,7 +26,7 @@ def is_same(a: Any, b: Any) -> Any:
 def sort(
     order: Any, scratch: Any, state: Any, begin: Any, count: Any, before: Callable[[Any, Any], Any]
 ) -> None:
-    """Sort ``count`` indexes in ``order`` from ``begin`` on; ``before(a, b)`` compares what two indexes stand for.
+    """Sort ``count`` indexes in ``order`` from ``begin`` on; ``before(a, b)`` compares the elements at two indexes.
 
     A bottom-up merge sort: runs of a width that doubles are merged in pairs. ``scratch`` is as large as ``order``, and
     ``state`` has four elements: the width, the begin of a pair, and the next places of its two runs.
@@ -42,7 +42,7 @@ def sort(
             store(state, left, state[low])
             store(state, right, middle)
             with loop(high - state[low]) as n:
-                # Where a run has ended its next place is not looked at, but it must be inside of the buffer.
+                # After the end of a run its next place is not read, but it must be inside of the buffer.
                 second = order[tirx.min(state[right], end - 1)]
                 first = order[tirx.min(state[left], end - 1)]
                 takes_second = tirx.any(
@@ -87,7 +87,7 @@ def _top_k(node: OnnxNode) -> Converted:
 
 
 def _order(data: te.Tensor, largest: bool) -> list[te.Tensor]:
-    """The indexes along the middle of three axes in sorted order, (outer, inner, size), and what the sort needs."""
+    """The indexes along the middle of three axes in sorted order, (outer, inner, size), and buffers for the sort."""
     outer, size, inner = data.shape
 
     def steps(source: Any, order: Any, scratch: Any, state: Any) -> None:
@@ -158,8 +158,8 @@ def _taken(data: te.Tensor, first: te.Tensor, axis: int, sizes: list[Any]) -> te
 def _groups(rows: te.Tensor, is_sorted: bool) -> list[te.Tensor]:
     """Groups of equal rows: first rows and sizes of the groups, the group of each row, and how many groups there are.
 
-    Only the first elements of the first two vectors, as many as there are groups, have a meaning; the other results
-    are what the computation needs.
+    Only the first elements of the first two vectors, as many as there are groups, have a meaning. The other results
+    are buffers for the computation.
     """
     count, width = (as_int64(size) for size in rows.shape)
 

@@ -58,7 +58,7 @@ def _is_nan(node: OnnxNode) -> Converted:
 
 
 def _is_inf(node: OnnxNode) -> Converted:
-    """Infinities of the signs that are asked for."""
+    """Infinities of the requested signs."""
     x = _finite_type(node)
     if node.attribute("detect_negative", 1) and node.attribute("detect_positive", 1):
         return relax.op.isinf(x)

@@ -50,7 +50,7 @@ class SlidingWindow:
 
 
 def window_of(node: OnnxNode, sizes: Sequence[int], image: Sequence[Dim]) -> SlidingWindow:
-    """The window of a convolution or pool of ``image``, whose spatial sizes these are."""
+    """The window of a convolution or pool; ``image`` are the spatial sizes of its image."""
     axes = len(sizes)
     strides = tuple(node.attribute("strides", [1] * axes))
     dilations = tuple(node.attribute("dilations", [1] * axes))

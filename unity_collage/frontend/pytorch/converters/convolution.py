@@ -83,7 +83,7 @@ def _spread_and_convolved(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    """Zeros between the elements, then a convolution with the weights turned round (Dumoulin and Visin 2016)."""
+    """Zeros between the elements, then a convolution with reversed weights (Dumoulin and Visin 2016)."""
     for axis, step in enumerate(stride, 2):
         x = _spread(cx, x, axis, step)
     window = [known_size(size, "the size of a kernel") for size in shape_of(weight)[2:]]

@@ -19,12 +19,12 @@ def _of(make: Any) -> Converter:
 
 
 def _of_floats(make: Any) -> Converter:
-    """``make`` of floats; integers are what they are."""
+    """``make`` of floats; integers do not change."""
     return lambda cx, x, *_: make(x) if _is_float(x) else x
 
 
 def _question(make: Any, of_integers: bool) -> Converter:
-    """A question about floats, whose answer for integers is known."""
+    """A predicate of floats with a known result for integers."""
 
     def convert(cx: Context, x: Expr) -> Expr:
         return make(x) if _is_float(x) else op.full(cx.shape, relax.const(of_integers, "bool"), "bool")

@@ -38,7 +38,7 @@ def _index_select(cx: Context, x: Expr, dim: int, index: Expr) -> Expr:
 
 
 def _gather(cx: Context, x: Expr, dim: int, index: Expr, *_: Value) -> Expr:
-    """For each index the element at its own place, but with the index along one axis."""
+    """For each index the element at the same place, except for the index along one axis."""
     if rank_of(x) == 0:
         return op.broadcast_to(x, shape_of(index))
     return op.gather_elements(x, index, positive(dim, rank_of(x)))
@@ -46,14 +46,14 @@ def _gather(cx: Context, x: Expr, dim: int, index: Expr, *_: Value) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What ``x[i, :, j]`` means: the indexed axes of ``x`` as one axis, and the places in it."""
+    """The form of ``x[i, :, j]``: the indexed axes of ``x`` as one axis, and the places in it."""
 
     flat: Any
     """``x`` with the indexed axes together."""
     axis: int
     """Which axis of ``flat`` is the indexed one."""
     index: Any
-    """Where along it, counted from the front; its shape takes the place of the axis."""
+    """The places along it, counted from the front; their shape takes the place of the axis."""
     order: tuple[int, ...]
     """The axes of ``x`` in the order of ``flat``, before they were joined."""
 

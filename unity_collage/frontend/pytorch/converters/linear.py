@@ -39,7 +39,7 @@ def _linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Exp
 
 
 def _scaled_sum(cx: Context, summand: Expr, product: Expr, beta: float, alpha: float) -> Expr:
-    """beta summand + alpha product; with beta 0 the summand does not count, whatever it is."""
+    """beta summand + alpha product; with beta 0 the summand is ignored, even NaN."""
     scaled = product if alpha == 1 else op.multiply(product, cx.cast(alpha))
     if beta == 0:
         return scaled
@@ -70,7 +70,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Expr:
-    """softmax(query key^T scale + mask) value; a row whose keys are all masked is zero, as in torch."""
+    """softmax(query key^T scale + mask) value; a row with all keys masked is zero, as in torch."""
     if dropout:
         raise CallRefused("its dropout is random")
     if enable_gqa:
@@ -89,7 +89,7 @@ def _attention(
 
 
 def _repeated_heads(cx: Context, x: Expr, heads: int) -> Expr:
-    """Each head as often as there are heads of queries for it."""
+    """Each head repeated for each of its heads of queries."""
     *batch, few, rows, width = shape_of(x)
     if few == heads:
         return x

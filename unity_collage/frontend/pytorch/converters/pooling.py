@@ -29,7 +29,7 @@ class _Windows:
         self.dilation = _for_each(axes, dilation)
 
     def after(self, sizes: Sequence[int], counts: Sequence[int]) -> list[int]:
-        """How many elements are missing behind each axis for so many windows."""
+        """How many elements are missing at the end of each axis for this number of windows."""
         return [
             (count - 1) * step + gap * (width - 1) + 1 - size - before
             for count, step, gap, width, size, before in zip(
@@ -143,7 +143,7 @@ def _factor(
 
 
 def _adaptive_average(cx: Context, axes: int, x: Expr, counts: Any) -> Any:
-    """The means of so many windows that divide the image; they overlap where they do not divide it evenly."""
+    """The means of a number of windows that divide the image; they overlap if they do not divide it evenly."""
     return _adaptive(cx, axes, x, op.mean, _AVERAGE[axes])
 
 

@@ -22,7 +22,7 @@ from .shape import parts_of, selected, sliced
 Expr = relax.Expr
 
 _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
-"""Where torch has each of our gates: i, o, f, c of its i, f, c, o; z, r, h of its r, z, h."""
+"""The place of each of our gates in torch: i, o, f, c in its i, f, c, o; z, r, h in its r, z, h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _recurrent(cell: str, *activations: str) -> Converter:
 def _run(
     cx: Context, made: Sequence[_Direction], x: Any, initial: Any, directions: int
 ) -> tuple[Any, list[Any], list[Any]]:
-    """The states of the last layer, and of all layers the last states and memories that somebody reads."""
+    """The states of the last layer, and the last states and memories of all layers that are read."""
     last: list[Any] = []
     memories: list[Any] = []
     reads_last, reads_memory = (_is_read(cx, position) for position in (1, 2))
@@ -149,7 +149,7 @@ def _is_read(cx: Context, position: int) -> bool:
 
 
 def _together(cx: Context, states: Sequence[Expr]) -> Value:
-    """(layers * directions, batch, hidden), or None if nobody reads it."""
+    """(layers * directions, batch, hidden), or None if it is not read."""
     return cx.emit(op.concat([op.expand_dims(each, 0) for each in states], 0)) if states else None
 
 

@@ -1,4 +1,4 @@
-"""Sums, means, extrema and what else makes fewer elements of many."""
+"""Sums, means, extrema and other reductions."""
 
 from __future__ import annotations
 
