@@ -97,3 +97,9 @@ def test_tanh_is_one_for_large_numbers() -> None:
 )
 def test_tensors_without_elements_build(make) -> None:
     assert computed(make, np.empty((2, 0), "float32")).shape == (2, 0)
+
+
+@pytest.mark.parametrize("make", [op.mean, op.variance, op.std])
+def test_the_mean_of_no_numbers_is_nan(make) -> None:
+    found = computed(lambda x: make(x, [1], keepdims=True), np.empty((2, 0), "float32"))
+    np.testing.assert_array_equal(found, [[NAN], [NAN]])

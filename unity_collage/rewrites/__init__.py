@@ -34,7 +34,7 @@ from .constants import (
     READ_LITERALS_IN_PLACE,
 )
 from .driver import rewrite_function
-from .empty import WITHOUT_ELEMENTS
+from .empty import MEANS_OF_NOTHING, WITHOUT_ELEMENTS
 from .exceptional import CANCELLING, DIVIDED_ZERO, EQUAL_TO_ITSELF, TIMES_ZERO
 from .gelu import GELU_FORM
 from .identity import (
@@ -80,6 +80,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FOLD_TENSOR_TO_SHAPE,
     FOLD_CONSTANTS,
     WITHOUT_ELEMENTS,
+    MEANS_OF_NOTHING,
     READ_LITERALS_IN_PLACE,
     PRINTABLE_SCALARS,
     # Operators without effect.

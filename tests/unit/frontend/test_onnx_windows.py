@@ -238,6 +238,12 @@ def test_global_pools(op: str):
             "its window has 1 axes, and the image 2",
         ),
         ("MaxPool", {"x": drawn(1, 4, 5)}, {"kernel_shape": [2], "strides": [0]}, "must be positive"),
+        (
+            "MaxPool",
+            {"x": drawn(1, 4, 1, 16)},
+            {"kernel_shape": [2, 2], "strides": [2, 2]},
+            "its window of 2x2 does not fit into its image of 1x16",
+        ),
     ],
 )
 def test_what_is_not_a_window_is_refused(op: str, operands: Any, options: dict[str, Any], reason: str):

@@ -80,14 +80,14 @@ def _window(node: OnnxNode) -> tuple[SlidingWindow, list[Dim]]:
         node.refuse(f"its image has rank {node.rank()}; it has no axes along which a window slides")
     window = window_of(node, node.required("kernel_shape"), image)
     is_same = node.attribute("auto_pad", "NOTSET").startswith("SAME")
-    if not node.attribute("ceil_mode", 0) or is_same:
-        return window, window.results(image)
-    return window, [
-        _rounded_up(size, b, a, extent, step)
-        for size, b, a, extent, step in zip(
-            image, window.before, window.after, window.extents, window.strides, strict=True
-        )
-    ]
+    sizes = window.results(image)
+    if node.attribute("ceil_mode", 0) and not is_same:
+        parts = zip(image, window.before, window.after, window.extents, window.strides, strict=True)
+        sizes = [_rounded_up(*part) for part in parts]
+    if 0 in sizes and 0 not in image:
+        texts = ("x".join(map(str, each)) for each in (window.extents, image))
+        node.refuse("its window of {} does not fit into its image of {}: take a larger input".format(*texts))
+    return window, sizes
 
 
 def _rounded_up(size: Dim, before: Dim, after: Dim, extent: int, step: int) -> Dim:
