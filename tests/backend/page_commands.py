@@ -2,8 +2,8 @@
 
 usage: python page_commands.py SOCKET
 
-What runs here, and in the Python of a page, takes no cost or fact for doubtful. So a busy machine measures nothing
-twice, and programs are kept.
+What runs here, and in the Python of a page, calls :func:`doubt_nothing`: no cost or fact is doubtful. So a busy machine
+measures nothing twice, and programs are kept.
 """
 
 from __future__ import annotations
@@ -37,24 +37,27 @@ SHORTER = {
 }
 """Options that make a command long, and the values that are given in their place."""
 
-put, keep_fact = CostDatabase.put, CostDatabase.keep_fact
 
+def doubt_nothing() -> None:
+    """Let this process keep all costs and facts as sure ones."""
+    put, keep_fact = CostDatabase.put, CostDatabase.keep_fact
 
-def _put(database: CostDatabase, key: str, fingerprint: str, label: str, cost: Cost, **more: Any) -> None:
-    put(database, key, fingerprint, label, replace(cost, is_doubtful=False), **more)
+    def sure_put(
+        database: CostDatabase, key: str, fingerprint: str, label: str, cost: Cost, **more: Any
+    ) -> None:
+        put(database, key, fingerprint, label, replace(cost, is_doubtful=False), **more)
 
+    def sure_fact(database: CostDatabase, name: str, fingerprint: str, value: Any, _: bool = False) -> None:
+        keep_fact(database, name, fingerprint, value)
 
-def _keep_fact(database: CostDatabase, name: str, fingerprint: str, value: Any, _: bool = False) -> None:
-    keep_fact(database, name, fingerprint, value)
-
-
-CostDatabase.put, CostDatabase.keep_fact = _put, _keep_fact
+    CostDatabase.put, CostDatabase.keep_fact = sure_put, sure_fact
 
 
 def serve(path: str) -> None:
     """Run one command after the other, until this process is ended."""
     from unity_collage.cli import load_tvm
 
+    doubt_nothing()
     load_tvm()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)

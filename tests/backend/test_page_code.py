@@ -75,12 +75,13 @@ def script_of(blocks: list[Block], given: str) -> str:
     """
     blocks = [block for block in blocks if block.is_run and block.file is None]
     if not any(block.language == "bash" for block in blocks):
-        text = f"import page_commands; exec({given!r})"
+        text = f"import page_commands; page_commands.doubt_nothing(); exec({given!r})"
         for block in blocks:
             text += "\n" * (block.line - 1 - text.count("\n")) + block.text
         return text
     lines = [
         "import subprocess, page_commands",
+        "page_commands.doubt_nothing()",
         "def bash(text):",
         "    subprocess.run(['bash', '-euo', 'pipefail', '-c', text], check=True)",
         f"exec({given!r})",

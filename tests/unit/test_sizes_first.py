@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import tvm
 from tvm import relax, tirx
 from tvm.ir import IRModule
 
@@ -44,3 +45,34 @@ def test_order(before: str, after: str) -> None:
 def test_a_function_in_order_stays_as_it_is() -> None:
     mod = module("known", "ones", "total", "other")
     assert with_sizes_first(mod)["main"].same_as(mod["main"])
+
+
+def test_a_size_that_is_stated_again_is_no_reason_to_wait() -> None:
+    """The size is that of a parameter, and the kernel whose result is matched has it in its type."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([n], "float32"))
+    made = relax.DataflowVar("made", relax.TensorType([n], "float32"))
+    again = relax.Var("again", relax.TensorType([n], "float32"))
+    other = relax.Var("other", relax.TensorType([n], "float32"))
+    normal = relax.BlockBuilder().normalize
+    bindings = [
+        relax.VarBinding(made, normal(relax.op.exp(x))),
+        relax.MatchCast(again, made, again.ty),
+        relax.VarBinding(other, normal(relax.op.exp(again))),
+    ]
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], other)
+    mod = IRModule({"main": relax.Function([x], body, other.ty)})
+    assert with_sizes_first(mod)["main"].same_as(mod["main"])
+
+
+def test_bindings_that_wait_for_each_other_keep_their_order() -> None:
+    """Nothing defines the size before the kernel whose result is matched: the build says so, and no order helps."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType(ndim=1, dtype="float32"))
+    made = relax.DataflowVar("made", relax.TensorType([n], "float32"))
+    again = relax.Var("again", relax.TensorType([n], "float32"))
+    made_of = relax.Call(tvm.ir.Op.get("relax.exp"), [x])
+    bindings = [relax.VarBinding(made, made_of), relax.MatchCast(again, made, again.ty)]
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], again)
+    found = with_sizes_first(IRModule({"main": relax.Function([x], body, again.ty)}))["main"]
+    assert [binding.var.name for binding in found.body.blocks[0].bindings] == ["made", "again"]

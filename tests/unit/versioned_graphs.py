@@ -153,6 +153,11 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "functions of bfloat16": lambda: module(
         lambda x: op.astype(op.nn.gelu(op.astype(x, "float32")), "bfloat16"), (40, 33), dtype="bfloat16"
     ),
+    "steps of bfloat16 around a function": lambda: module(
+        lambda x: op.multiply(op.astype(op.exp(op.astype(op.add(x, x), "float32")), "bfloat16"), x),
+        (40, 33),
+        dtype="bfloat16",
+    ),
     "a function of integers to integers": lambda: module(
         lambda x: op.astype(op.log(op.astype(x, "float32")), "int64"), (40, 33), dtype="int64"
     ),

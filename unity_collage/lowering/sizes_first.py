@@ -6,7 +6,7 @@ come out before the ``match_cast`` that defines its sizes, and such a program ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 
 from tvm import ir, relax
 from tvm.ir import IRModule
@@ -25,22 +25,28 @@ def with_sizes_first(mod: IRModule) -> IRModule:
 
 
 def _ordered(func: relax.Function) -> relax.Function:
-    blocks = [
-        _block(block) if isinstance(block, relax.DataflowBlock) else block for block in func.body.blocks
-    ]
+    known = {size for param in func.params for size in relax.analysis.tir_vars_in_type(param.ty)}
+    blocks: list[relax.BindingBlock] = []
+    for block in func.body.blocks:
+        blocks.append(_block(block, known) if isinstance(block, relax.DataflowBlock) else block)
+        known.update(_learned(block))
     if all(one.same_as(other) for one, other in zip(blocks, func.body.blocks, strict=True)):
         return func
     body = relax.SeqExpr(blocks, func.body.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
 
 
-def _block(block: relax.DataflowBlock) -> relax.BindingBlock:
-    """The bindings in post-order of a depth-first search over what each reads and what defines its sizes."""
+def _block(block: relax.DataflowBlock, known: Set[ir.Var]) -> relax.BindingBlock:
+    """The bindings in post-order of a depth-first search over what each reads and what defines its sizes.
+
+    Sizes in ``known`` are defined before the block. Bindings that wait for each other have no order; they stay as they
+    are, and TVM says what is wrong with them.
+    """
     made = {binding.var: binding for binding in block.bindings}
     definer: dict[ir.Var, relax.Var] = {}
     for binding in block.bindings:
-        if isinstance(binding, relax.MatchCast):
-            for size in relax.analysis.tir_vars_in_type(binding.ty):
+        for size in _learned_by(binding):
+            if size not in known:
                 definer.setdefault(size, binding.var)
     if not definer:
         return block
@@ -51,17 +57,29 @@ def _block(block: relax.DataflowBlock) -> relax.BindingBlock:
 
     done: dict[relax.Var, relax.Binding] = {}
     for root in made:
-        stack = [(root, sources(made[root]))] if root not in done else []
-        while stack:
-            var, pending = stack[-1]
-            following = next((read for read in pending if read not in done), None)
+        waiting = {} if root in done else {root: sources(made[root])}
+        while waiting:
+            var = next(reversed(waiting))
+            following = next((read for read in waiting[var] if read not in done), None)
             if following is None:
                 done[var] = made[var]
-                stack.pop()
+                del waiting[var]
+            elif following in waiting:
+                return block
             else:
-                stack.append((following, sources(made[following])))
+                waiting[following] = sources(made[following])
     ordered = list(done.values())
     return block if ordered == list(block.bindings) else relax.DataflowBlock(ordered)
+
+
+def _learned(block: relax.BindingBlock) -> Iterator[ir.Var]:
+    """The sizes that a block defines, or states again."""
+    for binding in block.bindings:
+        yield from _learned_by(binding)
+
+
+def _learned_by(binding: relax.Binding) -> Sequence[ir.Var]:
+    return relax.analysis.tir_vars_in_type(binding.ty) if isinstance(binding, relax.MatchCast) else ()
 
 
 def _sizes(binding: relax.Binding) -> Iterator[ir.Var]:
