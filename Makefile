@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native \
+.PHONY: changelog check check-examples check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
   images lock notebook prose release site wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract, prose
@@ -57,6 +57,10 @@ check-native:
 # Plans and forged plans of 500 random graphs of up to 12 nodes, against brute force.
 check-proofs:
 	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
+
+# The code of the pages that take longest.
+check-pages:
+	$(PYTHON) -m pytest -q -m long tests/backend/test_page_code.py
 
 # Examples that no test has seen, for all tests that draw theirs.
 check-examples:

@@ -28,6 +28,7 @@ fragments=$(find changelog.d -name '*.md' ! -name README.md | wc -l)
 [ "$fragments" -gt 0 ] || refuse "changelog.d has no fragments: nothing has changed for users"
 
 step make check PYTHON="$python"
+step make check-pages PYTHON="$python"
 step set_version "$version"
 step make changelog VERSION="$version" PYTHON="$python"
 step make wheel

@@ -7,8 +7,9 @@ python3 -m venv --clear .venv-test
 if [ $# -gt 0 ]; then
   exec .venv-test/bin/pytest "$@"
 fi
-# Most measure nothing and run side by side. The others, marked `alone`, need the machine for themselves.
+# Most measure nothing and run side by side. The others, marked `alone`, need the machine for themselves. Those marked
+# `long` are left to `make check-pages`.
 failed=0
 .venv-test/bin/pytest --durations 40 --numprocesses auto --dist worksteal -m "not alone" || failed=1
-.venv-test/bin/pytest --durations 40 -m alone || failed=1
+.venv-test/bin/pytest --durations 40 -m "alone and not long" || failed=1
 exit $failed

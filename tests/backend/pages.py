@@ -145,3 +145,6 @@ pattern, why_not_call = PATTERNS["multiply_add"](), lambda call: None
     ),
 }
 """All pages that have a block which is run, by path."""
+
+LONG = frozenset(f"docs/{name}.md" for name in ("costs", "models", "profile", "refinement", "report"))
+"""Pages that are left to ``make check-pages``: each takes from 40 to 90 seconds."""

@@ -20,7 +20,7 @@ import page_commands
 import page_models
 import pytest
 from documents import ROOT, Block, blocks_of
-from pages import PAGES
+from pages import LONG, PAGES
 
 HERE = Path(__file__).parent
 IMPORTED = ("", "installed", "examples/backend")
@@ -100,7 +100,9 @@ def test_every_page_with_code_is_run() -> None:
     assert with_code == set(PAGES)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in PAGES]
+)
 def test_the_code_of_a_page_runs(name: str, server: Path, tmp_path: Path) -> None:
     page, blocks = PAGES[name], blocks_of(name)
     for need in page.needs:
