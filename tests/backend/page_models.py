@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,8 +60,3 @@ def write(name: str, folder: Path) -> None:
         values = rng.standard_normal(WEIGHTS[weight], dtype=np.float32) / 8
         model.graph.initializer.append(numpy_helper.from_array(values, weight))
     onnx.save(model, folder / name)
-
-
-if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        write(each, Path())

@@ -121,6 +121,7 @@ def free_sizes() -> IRModule:
         (["cpu:0"], {}, "fewer than two devices"),
         (["cpu:0", "cpu:0"], {}, "fewer than two devices"),
         (["cpu:0", "cuda:0"], {}, "cuda:0 is not a device of the target llvm"),
+        (["cpu:0", "llvm:3"], {}, "the module has no device 'llvm:3'"),
         (
             ["cpu:0", "gpu:7"],
             {},

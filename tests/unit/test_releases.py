@@ -61,6 +61,7 @@ def test_a_dry_run_says_all_steps_and_changes_nothing(tree: Path) -> None:
     steps = [line.split()[1:3] for line in done.stdout.splitlines() if line.startswith("+ ")]
     assert steps == [
         ["make", "check"],
+        ["make", "check-pages"],
         ["set_version", "0.2.0"],
         ["make", "changelog"],
         ["make", "wheel"],

@@ -10,11 +10,13 @@ from contextlib import contextmanager, nullcontext
 from . import load_tvm
 
 _TEMPLATE_SECONDS = 30.0
+"""The limit for the imports of the template; later than that, the command goes on without it."""
 
 
 def load_for(options: argparse.Namespace) -> None:
     """Load TVM, and look at the names of backends, which could not be checked without it; raises CollageError."""
-    with _template_loads() if _will_measure(options) and "tvm.relax" not in sys.modules else nullcontext():
+    is_first = "tvm.relax" not in sys.modules
+    with _template_loads() if is_first and _will_measure(options) else nullcontext():
         load_tvm()
         if "backends" in options:
             from .settings import check_backends

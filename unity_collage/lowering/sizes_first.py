@@ -83,12 +83,7 @@ def _learned_by(binding: relax.Binding) -> Sequence[ir.Var]:
 
 
 def _sizes(binding: relax.Binding) -> Iterator[ir.Var]:
-    """The sizes that a binding needs, in its type and among its arguments; none for one that learns them."""
-    if isinstance(binding, relax.MatchCast):
-        return
-    yield from relax.analysis.tir_vars_in_type(binding.var.ty)
-    for arg in binding.value.args if isinstance(binding.value, relax.Call) else ():
-        for part in arg.fields if isinstance(arg, relax.Tuple) else (arg,):
-            for extent in part.values if isinstance(part, relax.ShapeExpr) else (part,):
-                if isinstance(extent.ty, ir.PrimType):
-                    yield from sizes_in(extent)
+    """The variables that a binding needs, in its type and anywhere in its value; none for one that learns them."""
+    if not isinstance(binding, relax.MatchCast):
+        yield from relax.analysis.tir_vars_in_type(binding.var.ty)
+        yield from sizes_in(binding.value)

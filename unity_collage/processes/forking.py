@@ -112,7 +112,7 @@ class _Template:
         return self._asked[-1]
 
     def await_imports(self, seconds: float) -> None:
-        """Wait until it has imported its modules, or has ended, for at most so many seconds."""
+        """Wait until it has imported its modules, or has ended, for at most ``seconds``."""
         with _LOCK:
             if not self._is_ready and select.select([self._socket], (), (), seconds)[0]:
                 self._received()
@@ -160,7 +160,7 @@ def prepare(loaded: Sequence[str]) -> None:
 
 
 def await_template(seconds: float) -> None:
-    """Wait until the template has imported its modules, for at most so many seconds: nothing is measured meanwhile."""
+    """Wait until the template has imported its modules, for at most ``seconds``. Nothing should be measured before."""
     with _LOCK:
         if _templates and _templates[0].is_ours:
             _templates[0].await_imports(seconds)

@@ -41,7 +41,7 @@ const inside = (box, area) => box.x < area.right && box.x + box.width > area.lef
 
 // Called when the view has changed: with elements of their own are the kernels in sight, the chosen one and the stop of
 // the tab key. In a drag a little more than what is in sight is drawn, so that not every step draws; a jump to
-// another place, such as a click in the table, draws what is in sight only, for somebody waits for it.
+// another place, such as a click in the table, draws what is in sight only, since the user waits for it.
 function drawInSight(isChanged) {
   const { width, height } = shape.window, isNear = view.scale >= READABLE;
   const sight = { left: -view.x / view.scale, top: -view.y / view.scale, right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };

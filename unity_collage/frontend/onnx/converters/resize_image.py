@@ -44,7 +44,7 @@ def as_image(
 
 
 def _repeats(part: ResizedAxis, table: Table) -> bool:
-    """Whether each element is repeated the same number of times."""
+    """Whether all elements are repeated equally often."""
     if not isinstance(part.size, int) or not isinstance(part.made, int) or part.made % part.size:
         return False
     if not isinstance(table.indexes, np.ndarray) or table.inside is not None:
