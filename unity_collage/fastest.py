@@ -19,6 +19,7 @@ from .feedback.builder import ProgramBuilder
 from .feedback.candidates import OURS
 from .feedback.percentiles import percentile_of, too_few_runs
 from .feedback.refine import CORRECTED, refined
+from .feedback.runtimes_alone import fastest_runtime
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
 from .lowering.build import build
@@ -45,12 +46,13 @@ def fastest(
     whole_models: WholeModels,
 ) -> Refined:
     """The fastest of several programs, those of ``whole_models`` among them; our own where they cannot be compared,
-    with the reason. Without backends it is that of the first of ``whole_models``."""
+    with the reason. Without backends it is the fastest of ``whole_models``, or the first without measuring."""
     costs = pipeline.model
     if pipeline.backends is not None and not pipeline.backends:
-        entrant = next(iter(whole_models.values()))
-        mod = planned(entrant.make(), entrant)
-        return Refined(mod, build(mod, target))
+        reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
+        if not pipeline.measure:
+            reason = "nothing may be measured"
+        return fastest_runtime(whole_models, imported, target, refine or BY_DEFAULT, tell, reason)
     if not pipeline.measure:
         with target:
             mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,34 @@ def test_a_named_runtime_makes_the_program(runtime, tmp_path) -> None:
     np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5)
     assert [kernel.backend for kernel in program.plan["main"].kernels] == [runtime]
     np.testing.assert_allclose(program(x + 1).numpy(), _expected(x + 1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_runtime_alone_that_cannot_run_a_model_is_an_error_of_the_compile(
+    runtime, tmp_path, monkeypatch
+) -> None:
+    broken = replace(import_model(_model()).whole, onnx=lambda: b"not a model")
+    from unity_collage import compiler
+
+    monkeypatch.setattr(
+        compiler,
+        "entrants_of",
+        lambda _model, mod, runtimes, precision: entrants_of(broken, mod, runtimes, precision),
+    )
+    with pytest.raises(CollageError, match=f"no named runtime runs the model: {RUNTIMES[runtime].title}"):
+        uc.compile(_model(), backends=runtime, database=tmp_path / "costs.sqlite")
+
+
+def test_the_faster_of_two_named_runtimes_makes_the_program(tmp_path) -> None:
+    if reasons := [each.why_unavailable() for each in RUNTIMES.values() if each.why_unavailable()]:
+        pytest.skip(f"{reasons[0]}")
+    model = _model(activation="Neg")
+    program = uc.compile(model, backends=list(RUNTIMES), database=tmp_path / "costs.sqlite", refine=QUICK)
+    plan = program.plan["main"]
+    seconds = {each.name: each.seconds for each in plan.comparison.programs}
+    assert len(seconds) == len(RUNTIMES) and all(seconds.values())
+    assert plan.comparison.winner == f"{plan.kernels[0].backend}, the whole model"
+    x = RNG.standard_normal((4, 8), dtype=np.float32)
+    np.testing.assert_allclose(program(x).numpy(), -(x @ WEIGHT), rtol=1e-4, atol=1e-5)
 
 
 def test_sizes_may_be_open(runtime, tmp_path) -> None:

@@ -72,9 +72,9 @@ def searched(text: str, then: str = "") -> str:
 
 def test_the_picture_has_each_kernel_and_the_lines_between_them(browser: str, tmp_path: Path) -> None:
     first = "document.querySelector('main').firstElementChild.id"
-    value = f"[{first}, {BOXES}, lines.length, svg.getAttribute('aria-label')]"
-    first, boxes, lines, label = told(browser, tmp_path, explanation(), value)
-    assert (first, boxes, lines) == ("picture", [0, 1, 2, 3], 3)
+    value = f"[{first}, {BOXES}, lines.length, svg.getAttribute('aria-label'), at('fold-key').hidden]"
+    first, boxes, lines, label, is_hidden = told(browser, tmp_path, explanation(), value)
+    assert (first, boxes, lines, is_hidden) == ("picture", [0, 1, 2, 3], 3, True)
     assert label.startswith("Graph of 4 kernels, 0 repeated blocks. The table")
 
 
@@ -87,8 +87,8 @@ def test_a_kernel_shows_its_label_backend_and_cost_and_a_line_its_value(browser:
 
 
 def test_a_block_that_repeats_is_shown_once_with_its_count(browser: str, tmp_path: Path) -> None:
-    boxes, heads = told(browser, tmp_path, layers(12), f"[{BOXES}, {HEADS}]")
-    assert (boxes, heads) == ([0, 1, 2], ["▸ x12"])
+    boxes, heads, is_hidden = told(browser, tmp_path, layers(12), f"[{BOXES}, {HEADS}, at('fold-key').hidden]")
+    assert (boxes, heads, is_hidden) == ([0, 1, 2], ["▸ x12"], False)
 
 
 @pytest.mark.parametrize(

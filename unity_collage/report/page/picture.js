@@ -41,7 +41,7 @@ function redraw() {
   }
   svg.setAttribute("aria-label", `Graph of ${count(kernels.length, "kernel")}, ${count(shape.folds.length, "repeated block")}. The table of kernels has the same figures.`);
   at("unfold").textContent = shape.folds.some((fold) => !fold.open) ? "Unfold all" : "Fold all";
-  at("unfold").hidden = !shape.folds.length;
+  at("unfold").hidden = at("fold-key").hidden = !shape.folds.length;
   setStop(boxes.values().next().value || null);
   markFound();
   showMarked();
