@@ -26,7 +26,7 @@ console = Console(highlight=False)
 
 def main(name: str) -> None:
     model = onnx.load(name) if name.endswith(".onnx") else models.load(name)
-    program = uc.compile(model)
+    program = uc.compile(model, progress=True)
     for function, plan in program.plan.items():
         console.print(plan_summary(function, plan))
 

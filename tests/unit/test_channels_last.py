@@ -457,19 +457,31 @@ def test_a_function_that_is_a_kernel_stays(attribute):
     assert_stays(tvm.IRModule({"main": func}))
 
 
-def test_control_flow_stays():
+def test_branches_stay_and_read_and_return_plain_values():
     @I.ir_module
     class Branch:
         @R.function
         def main(x: R.Tensor((1, 4, 8, 6), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((1, 4, 8, 6)):
+            with R.dataflow():
+                a = R.nn.max_pool2d(x)
+                R.output(a)
             if c:
-                y = R.nn.max_pool2d(x)
+                y = R.nn.max_pool2d(a)
             else:
-                y = R.nn.relu(x)
-            return y
+                y = R.nn.relu(a)
+            with R.dataflow():
+                z = R.nn.max_pool2d(y)
+                R.output(z)
+            return z
 
-    assert "control flow" in (why_left_alone(Branch["main"]) or "")
-    assert_stays(Branch)
+    out = converted(Branch)
+    first, branches, last = out["main"].body.blocks
+    moved = ["relax.permute_dims", "relax.nn.max_pool2d", "relax.permute_dims"]
+    for block in (first, last):
+        assert [binding.value.op.name for binding in block.bindings] == moved
+    tvm.ir.assert_structural_equal(
+        branches.bindings[0].value, Branch["main"].body.blocks[1].bindings[0].value, map_free_vars=True
+    )
 
 
 def test_a_call_of_another_function_has_its_operands_as_they_were():

@@ -111,13 +111,13 @@ def finish(
     """The second half of TVM's pipeline: memory is planned, noted by ``record``, and the VM's calls are written.
 
     TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
-    in the other one, and crashes. So memory is not planned for such programs. Branches that only call other
-    functions, those of sizes for instance, allocate nothing, and memory is planned as usual. On a GPU the kernels of
-    a program with planned memory are captured in a CUDA graph.
+    in the other one, and crashes. So memory is not planned where a branch allocates. Branches that only call other
+    functions, as Prepare makes them, allocate nothing. On a GPU the kernels of a program with planned memory are
+    captured in a CUDA graph.
     """
     pipeline = cuda_pipeline if is_cuda(target) else cpu_pipeline
     left_out = set[str]()
-    if any(_allocates(func) for func in _with_branches(lowered)):
+    if any(map(_allocates, _branches(lowered))):
         left_out.add("StaticPlanBlockMemory")
     if why_no_graph(lowered) is not None:
         left_out.add("RewriteCUDAGraph")
@@ -158,27 +158,26 @@ def why_no_graph(mod: IRModule) -> str | None:
 
 def has_branches(mod: IRModule) -> bool:
     """Whether any function contains an ``If``."""
-    return any(True for _ in _with_branches(mod))
+    return any(True for _ in _branches(mod))
 
 
-def _with_branches(mod: IRModule) -> Iterator[relax.Function]:
-    """The functions that contain an ``If``."""
+def _branches(mod: IRModule) -> Iterator[relax.Expr]:
+    """The branches of all functions."""
     for func in mod.functions.values():
-        if isinstance(func, relax.Function) and any(
-            isinstance(expr, relax.If) for expr in _expressions(func)
-        ):
-            yield func
+        for expr in _expressions(func) if isinstance(func, relax.Function) else ():
+            if isinstance(expr, relax.If):
+                yield from (expr.true_branch, expr.false_branch)
 
 
-def _allocates(func: relax.Function) -> bool:
-    """Whether a function allocates tensors itself."""
+def _allocates(branch: relax.Expr) -> bool:
+    """Whether a branch allocates tensors itself."""
     return any(
         isinstance(expr, relax.Call) and op_name(expr) == "relax.builtin.alloc_tensor"
-        for expr in _expressions(func)
+        for expr in _expressions(branch)
     )
 
 
-def _expressions(func: relax.Function) -> list[relax.Expr]:
+def _expressions(root: relax.Expr) -> list[relax.Expr]:
     found: list[relax.Expr] = []
-    relax.analysis.post_order_visit(func, found.append)
+    relax.analysis.post_order_visit(root, found.append)
     return found

@@ -52,7 +52,7 @@ def why_left_alone(func: relax.Function) -> str | None:
     if not isinstance(func.body, relax.SeqExpr):
         return "its body is not a sequence of bindings"
     for block in func.body.blocks:
-        for binding in block.bindings:
+        for binding in block.bindings if isinstance(block, relax.DataflowBlock) else ():
             if isinstance(binding.value, (relax.If, relax.Function)):
-                return f"{binding.var.name} is control flow or a function"
+                return f"{binding.var.name} is control flow or a function, in a dataflow block"
     return None

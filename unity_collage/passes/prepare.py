@@ -1,8 +1,9 @@
 """Prepare: bring functions to the normal form that the rules of backends match.
 
 Reads    any module.
-Writes   the Relax functions, with all pure bindings in dataflow blocks; ``collage.unrecognised`` where a rule matched
-         the beginning of its form but did not apply, for explanations.
+Writes   the Relax functions, with all pure bindings in dataflow blocks; branches of an ``If`` as private functions,
+         unless values have virtual devices; ``collage.unrecognised`` where a rule matched the beginning of its form but
+         did not apply, for explanations.
 Keeps    names, parameters and results of functions; numbers, up to the rounding of reassociated sums and products;
          PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are grouped already.
 
@@ -44,13 +45,17 @@ from tvm.ir import IRModule
 
 from ..annotations import UNRECOGNISED
 from ..graph.calls import op_name
+from ..graph.devices import used
 from ..graph.equal_constants import with_equal_shared
 from ..graph.variants import is_switch
 from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
+from ..rewrites.branches import with_branches_outlined
 from ..rewrites.dimensions import with_dimensions, with_kernels_of_unknown_size
 from ..rewrites.flat_casts import with_flat_casts
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
+
+_Functions = dict[ir.GlobalVar, relax.Function]
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.Prepare")
@@ -73,10 +78,21 @@ class Prepare:
             for gvar, func in before.items()
             if isinstance(func, relax.Function) and why_left_alone(func) is None
         }
-        after = with_equal_shared(before | normal_forms(ours, self.rules, bound), before)
+        after = with_equal_shared(before | self._normal_forms(ours, bound), before)
         orphans = _called(before) - _called(after)
         kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
         return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _normal_forms(self, ours: _Functions, mod: IRModule) -> _Functions:
+        """The functions, and those of their branches, in the normal form."""
+        known = normal_forms(ours, self.rules, mod)
+        if used(mod):
+            return known
+        # Behind the first step, which finds the sizes that a branch shares with its function.
+        outlined = with_branches_outlined(IRModule({**dict(mod.functions_items()), **known}), known)
+        branches = {gvar: func for gvar, func in outlined.functions_items() if gvar not in mod.functions}
+        changed = {gvar: outlined[gvar] for gvar in known}
+        return {**changed, **normal_forms(branches, self.rules, outlined)} if branches else known
 
 
 def why_left_alone(func: ir.BaseFunc) -> str | None:
@@ -87,9 +103,6 @@ def why_left_alone(func: ir.BaseFunc) -> str | None:
         if func.attrs is not None and name in func.attrs:
             return f"it carries {name}: it has been grouped or outlined already"
     return "it only chooses a variant" if is_switch(func) else None
-
-
-_Functions = dict[ir.GlobalVar, relax.Function]
 
 
 def normal_forms(functions: _Functions, rules: tuple[Rewrite, ...], mod: IRModule) -> _Functions:
