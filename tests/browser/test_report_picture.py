@@ -87,7 +87,9 @@ def test_a_kernel_shows_its_label_backend_and_cost_and_a_line_its_value(browser:
 
 
 def test_a_block_that_repeats_is_shown_once_with_its_count(browser: str, tmp_path: Path) -> None:
-    boxes, heads, is_hidden = told(browser, tmp_path, layers(12), f"[{BOXES}, {HEADS}, at('fold-key').hidden]")
+    boxes, heads, is_hidden = told(
+        browser, tmp_path, layers(12), f"[{BOXES}, {HEADS}, at('fold-key').hidden]"
+    )
     assert (boxes, heads, is_hidden) == ([0, 1, 2], ["▸ x12"], False)
 
 

@@ -12,8 +12,8 @@ from tvm.ir import IRModule
 def with_branches_outlined(mod: IRModule, chosen: Mapping[ir.GlobalVar, relax.Function]) -> IRModule:
     """``mod`` with every branch in the ``chosen`` functions as a call of a private function.
 
-    A branch stays where it is one value or one call of a function, where it has effects, such as printing, and where it
-    reads a number that is no size.
+    A branch stays where it is one value or one call of a function. It also stays where it has effects, such as
+    printing, or reads a number that is no size.
     """
     builder = relax.BlockBuilder(mod)
     for gvar, func in chosen.items():
