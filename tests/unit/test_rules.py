@@ -252,6 +252,9 @@ def test_primitive_chain_offers_some_of_the_layout_changes_before_many_operands_
     many = found(rule, graphs.concat_of_permuted(40))
     assert len(many) == rule.max_absorbed + 1
     assert "{40}" in many and "{0..40}" in many
+    said = "16 sets of layout changes before it and the largest are offered"
+    assert reasons(rule, graphs.concat_of_permuted(40)).count(said) == 1
+    assert said not in reasons(rule, graphs.concat_of_permuted(2))
 
 
 def test_rules_are_values() -> None:

@@ -61,28 +61,36 @@ class PrimitiveChain(Printed):
             if isinstance(step, str):
                 yield Declined(node.index, self.name, step)
                 continue
-            for inside, begun in self._with_inputs(graph, node, step):
+            starts, is_cut = self._with_inputs(graph, node, step)
+            if is_cut:
+                reason = f"{self.max_absorbed} sets of layout changes before it and the largest are offered"
+                yield Declined(node.index, self.name, reason, "limit")
+            for inside, begun in starts.items():
                 if self._why_partial(begun) is None:
                     yield self._found(graph, inside)
                 yield from self._behind(graph, inside, node, begun)
 
     def _with_inputs(
         self, graph: DataflowGraph, anchor: Node, step: PrimitiveCall
-    ) -> Iterator[tuple[IndexSet, PrimitiveCall]]:
-        """The anchor alone, and with closed sets of layout changes before it."""
+    ) -> tuple[dict[IndexSet, PrimitiveCall], bool]:
+        """The anchor alone, and with closed sets of layout changes before it; and whether there are more sets."""
         start = 1 << anchor.index, step
-        found = dict([start])
+        found, is_cut = dict([start]), False
         pending = [start]
         for inside, begun in pending:
             for wider, grown in self._widened(graph, inside, begun):
-                if wider not in found and len(found) < self.max_absorbed:
+                if wider in found:
+                    continue
+                if len(found) < self.max_absorbed:
                     found[wider] = grown
                     pending.append((wider, grown))
+                else:
+                    is_cut = True
         inside, begun = start
         while (larger := next(self._widened(graph, inside, begun), None)) is not None:
             inside, begun = larger
         found.setdefault(inside, begun)
-        yield from found.items()
+        return found, is_cut
 
     def _widened(
         self, graph: DataflowGraph, inside: IndexSet, step: PrimitiveCall
