@@ -76,13 +76,17 @@ def without(costs: Path, backend: str) -> Path:
 
 
 def test_locked_costs_give_the_same_plan_and_start_no_worker(
-    model: Path, costs: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, costs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subprocess.Popen", None)
-    first = uc.compile(model, database=costs, locked=True)
-    second = uc.compile(model, database=costs, locked=True)
+    with monkeypatch.context() as patches:
+        patches.setattr("subprocess.Popen", None)
+        first, second = (uc.compile(model, database=costs, locked=True, recompile=True) for _ in range(2))
     assert first.plan == second.plan
     assert first.mod.script() == second.mod.script()
+    saved = [tmp_path / "first.so", tmp_path / "second.so"]
+    first.save(saved[0])
+    second.save(saved[1])
+    assert saved[0].read_bytes() == saved[1].read_bytes()
 
 
 def test_a_missing_cost_is_one_error_that_counts_and_names(run: Run, model: Path, costs: Path) -> None:
