@@ -228,7 +228,7 @@ def test_text_that_is_no_json(backend):
 
 @pytest.mark.parametrize("length", [0, 7, 20])
 def test_cut_bytes_are_refused(backend, length):
-    with pytest.raises(ValueError, match=f"the saved collage.{backend} module is cut"):
+    with pytest.raises(ValueError, match=f"the saved collage.{backend} module is truncated"):
         load_saved(backend, saved(product(backend))[:length])
 
 

@@ -6,7 +6,7 @@
  *   if (program == NULL || collage_run(program, &image, 1, &scores, 1) != 0) puts(collage_error());
  *   collage_close(program);
  *
- * A program may be run from several threads at once. unity_collage.hpp is the same for C++.
+ * A program may be run from several threads at once. unity_collage.hpp is the interface for C++.
  */
 #ifndef UNITY_COLLAGE_H_
 #define UNITY_COLLAGE_H_
@@ -20,7 +20,7 @@ extern "C" {
 typedef struct collage_program collage_program;
 
 typedef enum {
-  COLLAGE_OTHER = 0, /* a value that is no tensor, or of a type without a number here */
+  COLLAGE_OTHER = 0, /* a value that is not a tensor, or has a type that is not listed */
   COLLAGE_FLOAT32,
   COLLAGE_FLOAT16,
   COLLAGE_BFLOAT16,
@@ -53,9 +53,10 @@ typedef struct {
 } collage_value;
 
 /* Opens a folder that Program.save(..., bundle=True) wrote, or the file of a program whose libraries are
- * loaded. NULL if it fails: collage_error() says why. The file is verified first, and what it needs of the
- * processor and of the libraries. */
+ * loaded. NULL if it fails: collage_error() says why. Before the program is loaded, its file is verified, and
+ * that this processor and the loaded libraries have what it needs. */
 collage_program* collage_open(const char* path);
+/* Frees the program, and the results that this thread has views of. */
 void collage_close(collage_program* program);
 
 /* The number of inputs, or of results, and a pointer to their descriptions, which live as long as the
@@ -65,14 +66,14 @@ int32_t collage_results(const collage_program* program, const collage_value** va
 
 /* Runs the program: 0, or -1 if it fails. `inputs` are read where they are, or copied if they are not aligned
  * to 64 bytes. A result is copied to the `data` of its tensor, whose shape and type must be right. If `data`
- * is NULL, the tensor becomes a view of the program's own memory, valid until this thread runs a program
- * again. */
+ * is NULL, the tensor becomes a view of the program's own memory, valid until this thread runs or closes a
+ * program. */
 int collage_run(collage_program* program, const collage_tensor* inputs, int32_t num_inputs,
                 collage_tensor* results, int32_t num_results);
 
-/* How many threads the program was measured for, 0 if that is not known; and how many the programs of this
- * process use. */
+/* The number of threads that the program was measured for, or 0 if that is not known. */
 int32_t collage_threads(const collage_program* program);
+/* Sets how many threads the programs of this process use, at least 1. */
 void collage_set_threads(int32_t threads);
 
 /* Why the last call of this thread failed, in one line. */

@@ -1,9 +1,9 @@
-// Runs programs that unity_collage has compiled; errors are exceptions.
+// Runs programs that unity_collage has compiled. Errors are exceptions: std::runtime_error with the reason.
 //
 //   collage::Program program("bundle");
 //   std::vector<float> image(3 * 224 * 224), scores(1000);
-//   program.Run({collage::Tensor(image.data(), {1, 3, 224, 224})}, {collage::Tensor(scores.data(), {1,
-//   1000})});
+//   program.Run({collage::Tensor(image.data(), {1, 3, 224, 224})},
+//               {collage::Tensor(scores.data(), {1, 1000})});
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ struct TypeOf<uint64_t> : std::integral_constant<collage_type, COLLAGE_UINT64> {
 template <>
 struct TypeOf<bool> : std::integral_constant<collage_type, COLLAGE_BOOL> {};
 
-// A dense tensor on memory of the caller; its shape is its own.
+// A dense tensor in the caller's memory. It keeps a copy of the shape, and none of the data.
 class Tensor {
  public:
   template <typename T>
@@ -60,7 +60,7 @@ class Tensor {
 
 class Program {
  public:
-  // A folder that Program.save(..., bundle=True) wrote; throws std::runtime_error with the reason.
+  // Opens a folder that Program.save(..., bundle=True) wrote, or a program's file: see collage_open.
   explicit Program(const std::string& path) : program_(collage_open(path.c_str()), collage_close) {
     if (program_ == nullptr) throw std::runtime_error(collage_error());
   }

@@ -1,7 +1,7 @@
 // OpenMP regions that GCC has compiled call the functions of libgomp that are listed below. The dynamic
-// linker has written their addresses to the library's table of imports when it mapped the library. We write
-// the addresses of our own functions there; nothing else in the process changes. One pool then serves all,
-// and a region costs a third of what it costs in libgomp.
+// linker writes the addresses of these functions to the library's table of imports when it maps the library.
+// We overwrite them with the addresses of our own functions; nothing else in the process changes. One pool
+// then serves all, and a region costs a third of what it costs in libgomp.
 #include "base/adopt_openmp.h"
 
 #include <elf.h>
@@ -152,7 +152,8 @@ std::optional<Mapped> FindLibrary(const Predicate& is_wanted) {
   return query.second;
 }
 
-// The tables of one library's dynamic section. Some linkers add the base to their addresses.
+// The tables of one library's dynamic section, which gives their addresses relative to the base of the
+// library. Some dynamic linkers replace them by absolute addresses.
 class Imports {
  public:
   explicit Imports(const Mapped& mapped) : base_(mapped.base) {

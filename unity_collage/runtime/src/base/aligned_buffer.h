@@ -15,6 +15,7 @@ constexpr size_t RoundUp(size_t nbytes) { return (nbytes + kAlignment - 1) / kAl
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
+  // One byte more is allocated, so that a buffer without bytes has an address, too.
   explicit AlignedBuffer(size_t nbytes)
       : data_(static_cast<std::byte*>(std::aligned_alloc(kAlignment, RoundUp(nbytes + 1)))), nbytes_(nbytes) {
     if (data_ == nullptr) throw std::bad_alloc();

@@ -12,7 +12,7 @@ namespace {
 bool IsContiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr ||
       std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim)
-    return true;  // without elements there are no strides to check
+    return true;  // the strides of a tensor without elements do not matter
   int64_t expected = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;

@@ -21,7 +21,7 @@ using json::GetAll;
 using json::Object;
 using tvm::ffi::String;
 
-// TVM's other libraries look for its symbols in the whole process.
+// TVM's other libraries look up the symbols of libtvm_runtime in the whole process.
 bool IsGlobal(const std::string& name) { return name.rfind("libtvm_runtime", 0) == 0; }
 
 Object Read(const std::string& path) {
@@ -32,7 +32,7 @@ Object Read(const std::string& path) {
   return json::As<Object>(tvm::ffi::json::Parse(text.str()), path);
 }
 
-// Variables that are set while libraries are loaded, unless they are set already.
+// Environment variables that are set while libraries are loaded, unless they are set already.
 class Environment {
  public:
   explicit Environment(const Object& values) {
@@ -53,16 +53,16 @@ class Environment {
   std::vector<std::string> set_;
 };
 
-// Whether the process has a library of this name, of the caller or of another bundle: a second copy would
-// register everything twice. Whether its version is right is checked with the program.
+// Whether the process has mapped a library with this file name, which the caller or another bundle may have
+// loaded. A second copy would register everything twice. Its version is checked when the program is opened.
 bool IsMapped(const std::string& file) {
   const std::vector<std::string> paths = MappedLibraries();
   return std::any_of(paths.begin(), paths.end(),
                      [&](const std::string& path) { return FileNameOf(path) == file; });
 }
 
-// A library that needs another one of the folder finds it once that is loaded, so those that fail are tried
-// again.
+// Loads libraries whose order is not known. A library that needs another one of the folder fails until that
+// one is loaded, so those that fail are tried again. Throws when a whole round fails.
 void LoadAll(const std::string& folder, std::vector<String> left) {
   for (std::string reason; !left.empty();) {
     std::vector<String> failed;
@@ -80,7 +80,8 @@ void LoadAll(const std::string& folder, std::vector<String> left) {
   }
 }
 
-// Libraries of the bundle for those that the system lacks, by the names of these.
+// Loads a library of the bundle in place of each one that the system lacks. `stand_ins` has the file in the
+// bundle by the name of the library that may be missing.
 void LoadStandIns(const std::string& folder, const Object& stand_ins) {
   for (const auto& [name, file] : stand_ins) {
     const std::string missing = json::As<String>(name, "the name of a library");

@@ -66,7 +66,7 @@ DLDataType DTypeOf(collage_type type) {
   TVM_FFI_THROW(TypeError) << "there is no element type " << static_cast<int>(type);
 }
 
-// Memory of the caller, or a copy of it where it is not aligned as kernels assume.
+// Memory of the caller, or a copy where it is not aligned to the 64 bytes that kernels assume.
 struct Input {
   void* data;
   bool is_copied = false;
@@ -113,7 +113,7 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
   for (int32_t i = 0; fits && i < taken->ndim; ++i) fits = taken->shape[i] == tensor.shape[i];
   if (!fits) {
     TVM_FFI_THROW(ValueError) << "result " << number << " is " << DTypeName(tensor.dtype)
-                              << " of another type or shape than its buffer";
+                              << ", and its buffer has another type or shape";
   }
   std::memcpy(taken->data, data, static_cast<size_t>(NumBytes(tensor)));
 }
@@ -121,7 +121,7 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
 }  // namespace
 }  // namespace collage
 
-// One machine serves one call at a time; all machines share the weights.
+// A virtual machine serves one call at a time. The virtual machines of a program share its weights.
 struct collage_program {
   explicit collage_program(const std::string& path) {
     if (const collage::Reason reason = collage::WhyNotSealed(path); reason.has_value()) Refuse(path, *reason);
@@ -167,7 +167,7 @@ struct collage_program {
     auto machine = (*module_)->GetFunction("vm_load_executable").value()().cast<tvm::ffi::Module>();
     machine->GetFunction("vm_initialization").value()(static_cast<int>(kDLCPU), kFirst, kPooled);
     const auto main = machine->GetFunction("main");
-    if (!main.has_value()) TVM_FFI_THROW(RuntimeError) << "it has no function main";
+    if (!main.has_value()) TVM_FFI_THROW(RuntimeError) << "the program has no function main";
     return std::make_unique<Machine>(Machine{machine, *main});
   }
 
@@ -201,13 +201,13 @@ struct collage_program {
 
   std::optional<tvm::ffi::Module> module_;
   collage::ContextPool<Machine> machines_;
-  std::deque<std::string> texts_;  // deques: what is inside stays where it is
+  std::deque<std::string> texts_;  // deques: their elements do not move, and descriptions point to them
   std::deque<std::vector<int64_t>> shapes_;
 };
 
 namespace {
 
-// What `body` returns, or `otherwise` with the reason kept.
+// What `body` returns. If it throws, the reason is kept for collage_error, and the result is `otherwise`.
 template <typename Result, typename Body>
 Result Guarded(Result otherwise, const Body& body) {
   try {
@@ -223,7 +223,7 @@ Result Guarded(Result otherwise, const Body& body) {
 }
 
 std::string Absolute(const char* path) {
-  // The loader looks for a bare name elsewhere.
+  // The loader would look for a name without a slash in its search path, not in the working directory.
   const std::unique_ptr<char, void (*)(void*)> found(realpath(path, nullptr), std::free);
   if (found == nullptr) TVM_FFI_THROW(RuntimeError) << path << ": " << std::strerror(errno);
   return found.get();

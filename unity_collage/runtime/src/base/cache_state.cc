@@ -10,7 +10,7 @@ namespace collage {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
-// How much scratch of earlier kernels the second-level caches may still hold.
+// The most bytes of scratch of earlier kernels that the second-level caches may still hold.
 constexpr size_t kCachedScratch = 2 << 20;
 
 // Calls touch(line) for every cache line of a range, on the pool.
@@ -41,7 +41,8 @@ int64_t NumBytes(const tvm::ffi::Tensor& tensor) { return tensor.numel() * ((ten
 }  // namespace
 
 CacheState::CacheState(int64_t evict_bytes) : other_(static_cast<size_t>(evict_bytes)) {
-  // The kernel maps pages that were never written to one page of zeros: reading those would evict nothing.
+  // The operating system maps all pages that were never written to one page of zeros, so reading them would
+  // evict nothing.
   std::memset(other_.data(), 1, other_.nbytes());
 }
 

@@ -9,15 +9,16 @@ namespace collage {
 
 constexpr size_t kCacheLine = 64;
 
-// The threads that run regions, or loops in place of regions, at this moment.
+// Counts the threads that run a region, or a loop without a region, at this moment.
 class Callers {
   using Clock = std::chrono::steady_clock;
 
  public:
   void Add(int count) { now_.fetch_add(count, std::memory_order_relaxed); }
 
-  // Whether another one would do better alone. When there have been many callers, there soon are again: a
-  // region would wake the workers, which then spin on the cores of the other callers.
+  // Whether one more caller should run its loop without a region, on its own thread. The answer stays true
+  // for a while (kMemory) after there were many callers, since there will soon be many again: a region would
+  // wake the workers, which would then spin on the cores of the other callers.
   bool AreMany(int threads) {
     if (now_.load(std::memory_order_relaxed) + 1 >= threads) {
       many_until_.store((Clock::now() + kMemory).time_since_epoch().count(), std::memory_order_relaxed);

@@ -25,7 +25,7 @@ constexpr double kPresenceSeconds = 10e-6;
 // A thread that sleeps wakes up within this time if a core is free.
 constexpr double kWakingSeconds = 300e-6;
 constexpr std::chrono::milliseconds kPause{1};
-// The part of a run for which its threads may wait for a core.
+// The share of a run's time for which its threads may wait for a core.
 constexpr double kNotable = 0.02;
 // How long a preempted thread waits, where the system does not say: a time slice.
 constexpr int64_t kSliceNs = 1'000'000;
@@ -75,7 +75,8 @@ std::optional<int64_t> WaitedNs(const char* task) {
   return std::strtoll(second, nullptr, 10);
 }
 
-// The same for all threads of this process; a slice for each preemption where the system does not say.
+// The sum for all threads of this process. Where the system does not tell these times, each preemption counts
+// as a time slice.
 int64_t WaitedNs() {
   int64_t total = 0;
   DIR* tasks = opendir("/proc/self/task");
@@ -99,7 +100,7 @@ bool Calm::Await(double seconds) {
   const Clock::time_point begin = Clock::now();
   bool calm = AllWake();
   while (!calm && SecondsSince(begin) < seconds) {
-    std::this_thread::sleep_for(kPause);  // a burst of other work ends sooner without us
+    std::this_thread::sleep_for(kPause);  // other work ends sooner while this thread sleeps
     calm = AllWake();
   }
   const int64_t before = Preemptions();

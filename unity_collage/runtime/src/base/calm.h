@@ -1,4 +1,4 @@
-// Tells whether other work of the machine takes the cores while kernels are timed.
+// Detects that other work of the machine takes cores while kernels are timed.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@ namespace collage {
 
 class Calm {
  public:
-  // Waits until every thread of the pool runs on a core of its own, at most `seconds`; whether it is so. From
-  // now on preemptions count.
+  // Waits for at most `seconds` until every thread of the pool runs on a core of its own, and returns whether
+  // they all do. Preemptions are counted from here on.
   bool Await(double seconds);
 
-  // Whether all threads still have their cores, and none was kept from running for a notable part of a run
-  // that took `seconds`.
+  // Whether all threads still have cores of their own, and their waits for a core were short, measured by a
+  // run that took `seconds`.
   bool Lasted(double seconds);
 
  private:

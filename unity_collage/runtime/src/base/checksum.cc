@@ -45,7 +45,7 @@ void Checksum::Add(const char* data, size_t nbytes) {
 }
 
 uint64_t Checksum::Value() const {
-  uint64_t value = kPrime5;  // of less than a stripe
+  uint64_t value = kPrime5;  // the start for fewer bytes than a stripe
   if (nbytes_ >= kStripe) {
     value = Rotated(lanes_[0], 1) + Rotated(lanes_[1], 7) + Rotated(lanes_[2], 12) + Rotated(lanes_[3], 18);
     for (const uint64_t lane : lanes_) value = (value ^ Round(0, lane)) * kPrime1 + kPrime4;

@@ -1,7 +1,7 @@
 // XXH64 of bytes that come in pieces: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 //
-// It is for accidents, not for attacks. It takes a tenth of SHA-256's time, and needs no instructions of a
-// particular processor.
+// It detects accidental changes, not forged files. It takes a tenth of SHA-256's time, and needs no
+// instructions of a particular processor.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ class Checksum {
  public:
   void Add(const char* data, size_t nbytes);
 
-  // Of all bytes so far.
+  // The checksum of all bytes so far.
   uint64_t Value() const;
 
  private:

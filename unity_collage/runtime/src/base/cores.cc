@@ -67,7 +67,7 @@ path GroupOf(const Hierarchy& hierarchy, const std::string& root) {
   return "/";
 }
 
-// A limit that is a number; files say "max" or -1 where there is none.
+// The quota of a group in processors, or nothing where its files say "max" or -1: no limit.
 std::optional<double> QuotaOf(const path& group, bool is_unified) {
   double quota = 0, period = 0;
   if (is_unified) {
@@ -83,7 +83,8 @@ std::optional<double> Less(std::optional<double> a, std::optional<double> b) {
   return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
-// The files of groups above the mounted one cannot be seen, so their limits are not known.
+// The least quota of the mounted group, of this process's group, and of the groups between them. The files of
+// groups above the mounted one cannot be seen, so their limits are not known.
 std::optional<double> LeastQuota(const Hierarchy& hierarchy, const std::string& root) {
   std::optional<double> least = QuotaOf(hierarchy.mount, hierarchy.is_unified);
   const path inside = GroupOf(hierarchy, root).lexically_relative(hierarchy.root);

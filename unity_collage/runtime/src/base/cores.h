@@ -6,7 +6,7 @@
 
 namespace collage {
 
-// Every function reads below `root`: "" is the machine itself.
+// Every function reads files below `root`: "" stands for those of the machine itself.
 
 // The cores that the calling thread may use. Hardware threads that share a core count as one.
 int UsableCores(const std::string& root);
@@ -15,8 +15,9 @@ int UsableCores(const std::string& root);
 // this process's group and those around it, or nothing where there is none.
 std::optional<double> CpuQuota(const std::string& root);
 
-// The number of threads where nobody asks for one: a thread for each usable core, but not more than the
-// quota pays for. A group that has used up its time stops until the next period, in the middle of a region.
+// The number of threads where the environment does not set one: a thread for each usable core, but not more
+// than the quota allows. The threads of a group that has used up its quota stop until the next period, in the
+// middle of a region.
 int ThreadsForCores(const std::string& root);
 
 }  // namespace collage

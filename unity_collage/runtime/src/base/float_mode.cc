@@ -1,4 +1,5 @@
-// How the pool's threads compute: rounding, what becomes of denormals, and which exceptions are signals.
+// The floating-point mode of the pool's threads: rounding, treatment of denormals, and which exceptions are
+// signals.
 #include <tvm/ffi/reflection/registry.h>
 
 #include <atomic>
@@ -29,7 +30,8 @@ int64_t FloatMode() { return 0; }
 void SetFloatMode(int64_t) {}
 #endif
 
-// Gives the calling thread and all others of the pool this mode; the result is how many of them had another.
+// Sets the mode of all threads of the pool, the calling thread included. Returns how many of them had another
+// mode.
 int64_t RestoreFloatMode(int64_t mode) {
   std::atomic<int64_t> changed{0};
   OnTeam(NumThreads(), [&](TeamRank) {

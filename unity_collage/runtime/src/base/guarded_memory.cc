@@ -23,7 +23,7 @@ using tvm::ffi::Tensor;
 
 constexpr size_t kRegions = 1024;
 constexpr std::byte kRedZone{0xA5};
-// Floats of these bytes are NaN, so an element that a kernel does not write shows.
+// Floats of these bytes are NaN, so an element that a kernel does not write is noticed.
 constexpr int kPoison = 0xFF;
 
 size_t PageBytes() {

@@ -35,7 +35,7 @@ double Interpolated(const std::vector<double>& sorted, double p) {
 }
 
 Array<double> IntervalOf(Array<double> samples, double percentile, double confidence) {
-  if (samples.empty()) TVM_FFI_THROW(ValueError) << "no samples have no percentile";
+  if (samples.empty()) TVM_FFI_THROW(ValueError) << "a percentile needs at least one sample";
   if (!(0 < percentile && percentile < 100 && 0 < confidence && confidence < 1)) {
     TVM_FFI_THROW(ValueError) << "a percentile is between 0 and 100, a confidence between 0 and 1";
   }

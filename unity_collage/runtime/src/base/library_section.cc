@@ -27,7 +27,7 @@ using tvm::ffi::String;
 constexpr uintptr_t kPage = 4096;
 constexpr size_t kCopiedAtOnce = size_t{1} << 20;
 
-// The address of a symbol; it holds the library.
+// The address of a symbol. The pointer keeps the library loaded.
 std::shared_ptr<const std::byte> Find(const std::string& symbol) {
   for (const std::string& name : MappedLibraries()) {  // the one that is being loaded is among the first
     const std::shared_ptr<void> library(dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD), [](void* handle) {
@@ -39,13 +39,13 @@ std::shared_ptr<const std::byte> Find(const std::string& symbol) {
   TVM_FFI_THROW(RuntimeError) << "no loaded library has the part " << symbol << " of the program";
 }
 
-// Bytes of a module that are elsewhere in its library: `nbytes` from each place that is `strides` of bytes
-// apart, `counts` times along each axis, the last axis first. Without axes it is one place.
+// Bytes of a module that are elsewhere in its library: blocks of `nbytes` bytes. Along each axis there are
+// `counts` blocks, `strides` bytes apart; the last axis varies fastest. Without axes it is one block.
 struct Piece {
   size_t offset, nbytes;
   std::vector<int64_t> counts, strides;
 
-  // Behind the last byte that is read.
+  // The offset behind the last byte that is read.
   size_t End() const {
     size_t end = offset + nbytes;
     for (size_t axis = 0; axis < counts.size(); ++axis) end += (counts[axis] - 1) * strides[axis];
@@ -60,7 +60,7 @@ Piece ParsePiece(const json::Object& text) {
   if (piece.counts.size() != piece.strides.size() ||
       std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t count) { return count < 1; }) ||
       std::any_of(piece.strides.begin(), piece.strides.end(), [](int64_t stride) { return stride < 0; })) {
-    TVM_FFI_THROW(ValueError) << "a part of a program has counts or strides that are not possible";
+    TVM_FFI_THROW(ValueError) << "a part of a program has invalid counts or strides";
   }
   return piece;
 }
@@ -74,7 +74,8 @@ void Append(const std::byte* from, const Piece& piece, size_t axis, std::string*
     Append(from + i * piece.strides[axis], piece, axis + 1, to);
 }
 
-// A module of another kind than ours, from a copy of its bytes. What is copied is given back at once.
+// A module of another kind than ours, made from a copy of its bytes. The library's pages are given back to
+// the system as soon as they are copied.
 Module LoadCopied(const std::string& kind, size_t nbytes, const std::string& symbol,
                   const std::vector<Piece>& pieces) {
   size_t end = 0;
@@ -91,7 +92,7 @@ Module LoadCopied(const std::string& kind, size_t nbytes, const std::string& sym
     if (!piece.counts.empty()) Append(section.data() + piece.offset, piece, 0, &copy);
     section.Forget(piece.offset, piece.End());
   }
-  if (copy.size() != nbytes) TVM_FFI_THROW(ValueError) << "a part of a program is not whole";
+  if (copy.size() != nbytes) TVM_FFI_THROW(ValueError) << "a part of a program is incomplete";
   return Function::GetGlobalRequired("ffi.Module.load_from_bytes." + kind)(Bytes(std::move(copy)))
       .cast<Module>();
 }
@@ -136,7 +137,7 @@ void LibrarySection::Forget(size_t from, size_t to) const {
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   tvm::ffi::reflection::GlobalDef()
-      .def("ffi.Module.load_from_bytes.collage.section", Load)  // each module whole: of older programs
+      .def("ffi.Module.load_from_bytes.collage.section", Load)  // in programs of older versions
       .def("ffi.Module.load_from_bytes.collage.parts", Load);
 }
 

@@ -15,10 +15,10 @@ class LibrarySection {
   const std::byte* data() const { return data_.get(); }
   size_t nbytes() const { return nbytes_; }
 
-  // The bytes from `offset` on. The library stays loaded as long as somebody holds them.
+  // The bytes from `offset` on. The library stays loaded as long as the pointer or a copy of it lives.
   std::shared_ptr<const std::byte> From(size_t offset) const;
 
-  // Gives the memory of bytes [from, to) back: whoever reads them again reads the file.
+  // Gives the memory of bytes [from, to) back to the system: the next read takes them from the file again.
   void Forget(size_t from, size_t to) const;
 
  private:

@@ -8,8 +8,8 @@
 namespace collage {
 namespace {
 
-// How many sizes a function stays compiled for; those that were used longest ago are dropped. Libraries keep
-// the machine code of more primitives themselves.
+// The most sizes that a function stays compiled for; those that were used longest ago are dropped. Libraries
+// cache the machine code of more primitives themselves.
 constexpr size_t kMostSizes = 256;
 
 int ThreadsOf(const Program& program) {
@@ -77,7 +77,7 @@ std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(const Sizes&
 }
 
 std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Sizes& sizes) const {
-  // The backend's program refers to this one, so it is made where it stays.
+  // What the backend compiles refers to this program, so the program is made where it stays.
   auto compiled = std::make_shared<Compiled>(Compiled{0, sizes, template_.At(sizes), nullptr});
   if (compiled->program.arguments.size() > kMaxArguments) {
     TVM_FFI_THROW(ValueError) << name() << ": a program takes at most " << kMaxArguments << " arguments, not "

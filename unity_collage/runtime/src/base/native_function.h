@@ -27,7 +27,8 @@ class NativeFunction {
   const std::string& name() const { return template_.name(); }
 
  private:
-  // The program for one number of threads and some sizes: libraries divide the work when a primitive is made.
+  // The program for one number of threads and one set of sizes: libraries divide the work when a primitive is
+  // made.
   struct Compiled {
     int threads;
     Sizes sizes;
@@ -42,10 +43,10 @@ class NativeFunction {
   const Backend* backend_;
   const ProgramTemplate template_;
   const std::shared_ptr<const std::byte> constants_;
-  // What a program without free sizes has used last: it is never removed, and found without a lock.
+  // What a program without free sizes has used last. It is found without a lock, since it is never removed.
   std::atomic<const Compiled*> last_used_{nullptr};
   std::mutex mutex_;
-  // The last used first.
+  // In the order of use, the last one first.
   std::list<std::shared_ptr<const Compiled>> compiled_;
 };
 

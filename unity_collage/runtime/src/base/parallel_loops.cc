@@ -32,7 +32,8 @@ struct ParallelGroup {
 };
 using ParallelLambda = int (*)(int task, ParallelGroup* group, void* data);
 
-// How long a loop takes, and whether its tasks use a barrier: decides into how many tasks it is cut.
+// How long a loop takes, and whether its tasks use a barrier. Both decide into how many tasks the loop is
+// cut.
 class LoopProfile {
  public:
   // Forgets what was recorded of another loop.
@@ -65,7 +66,8 @@ class LoopProfile {
  private:
   static constexpr int kTimedRuns = 3;
   static constexpr int kTasksPerThread = 8;
-  // A task costs about ten nanoseconds and an attempt to steal a hundred: 1 % of this.
+  // A task costs about ten nanoseconds and an attempt to steal about a hundred: together about 1 % of this
+  // time.
   static constexpr Clock::duration kLongLoop = std::chrono::microseconds(30);
 
   std::atomic<ParallelLambda> loop_{nullptr};
@@ -211,7 +213,7 @@ int ParallelBarrier(int /*task*/, ParallelGroup* group) {
   return -1;
 }
 
-// The address that a library loaded now would get for `symbol`.
+// The address that a library would get for `symbol` if it were loaded now.
 void* Registered(std::string_view symbol) {
   void* found = nullptr;
   tvm::ffi::Module::VisitContextSymbols([&](tvm::ffi::String name, void* address) {

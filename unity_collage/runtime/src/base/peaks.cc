@@ -1,5 +1,5 @@
-// The highest rates at which one thread can compute, read and write: the best of many trials, which are so
-// short that some of them are not interrupted whatever else runs on the machine.
+// The highest rates at which one thread can compute, read and write: the best of many trials. They are so
+// short that some are not interrupted even on a busy machine.
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ double BestRate(double seconds, const Prepare& prepare, const Trial& trial) {
   return best;
 }
 
-// A buffer of zeros, a whole number of blocks, that a loop passes over in parts, again and again.
+// A buffer of zeros with a whole number of blocks. A loop passes over it part by part, and starts again at
+// its end.
 class Ring {
  public:
   explicit Ring(int64_t nbytes)
@@ -44,7 +45,7 @@ class Ring {
     std::memset(buffer_.data(), 0, buffer_.nbytes());
   }
 
-  // Runs loop(data, part) over the next `nbytes` or a little more; returns how many bytes that were.
+  // Runs loop(data, part) over at least the next `nbytes` bytes; returns how many they were.
   template <typename Loop>
   int64_t Run(int64_t nbytes, const Loop& loop) {
     int64_t done = 0;

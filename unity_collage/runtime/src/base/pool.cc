@@ -13,7 +13,7 @@ namespace {
 
 int FirstNumThreads() {
   for (const char* name : {"TVM_NUM_THREADS", "OMP_NUM_THREADS"}) {  // in the order of TVM's own pool
-    const char* wanted = std::getenv(name);  // OpenMP's is a list, one number for each level of nesting
+    const char* wanted = std::getenv(name);  // OpenMP's may be a list: atoi reads its first number
     const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
     if (threads >= 1) return threads;
   }

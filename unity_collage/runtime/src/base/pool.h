@@ -10,7 +10,8 @@ namespace collage {
 // of base/cores.h. The calling thread's innermost ThreadLimit lowers it.
 int NumThreads();
 
-// While this object lives, regions that the calling thread begins use at most so many threads; 0 is no limit.
+// While this object lives, regions that the calling thread begins use at most `threads` threads; 0 sets no
+// limit.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);
@@ -22,7 +23,7 @@ class ThreadLimit {
   const int outer_limit_;
 };
 
-// Takes effect at the next call of any kernel, from whatever thread; throws when n < 1.
+// Takes effect at the next call of a kernel, whichever thread calls it; throws when n < 1.
 void SetNumThreads(int n);
 
 // The calling thread's index in its parallel region, and the region's number of threads; {0, 1} outside.
@@ -44,9 +45,10 @@ using Region = void (*)(void* data);
 void BeginRegion(Region region, void* data, int threads);
 void EndRegion();
 
-// Whether a caller's loop runs on the calling thread alone, because as many callers as the loop has threads
-// keep the pool busy: each then has a core, and none waits for another. It is counted as a caller meanwhile.
-// Only loops whose parts do not wait for each other may do this.
+// Decides whether a loop runs on the calling thread alone. It does when there are at least as many callers as
+// the loop has threads, or there were a moment ago: then each caller has a core, and none waits for another.
+// While the object lives, such a thread counts as a caller. Only loops whose parts do not wait for each other
+// may do this.
 class Alone {
  public:
   explicit Alone(int threads);
@@ -59,13 +61,14 @@ class Alone {
   const bool is_alone_;
 };
 
-// Lets the workers sleep at once, and not spin until the next region: threads of another pool need the cores.
+// Lets the workers sleep at once instead of spinning until the next region: threads of another pool need the
+// cores.
 void ParkWorkers();
 
 // Waits until all threads of the current region have called this.
 void WaitAtBarrier();
 
-// How a thread waits for others of its region: it spins, and after a while it also yields its core.
+// How a thread waits for others of its region: it spins, and after a while it yields its core each time.
 class Backoff {
  public:
   void Wait();

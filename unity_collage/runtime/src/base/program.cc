@@ -79,8 +79,8 @@ void ParseConstant(const Object& text, int64_t blob_nbytes, Program* program) {
   }
 }
 
-// A library would read or write outside of the buffer if a view did not lie inside it. Few libraries take a
-// view without elements.
+// Throws unless the view lies inside its buffer: a library would read or write outside. A view without
+// elements is refused unless `may_be_empty`, since few libraries take one.
 void CheckBounds(Program* program, const View& view, bool may_be_empty = false) {
   const Buffer* buffer = BufferAt(program, view.buffer);
   int64_t last = 0;
@@ -98,7 +98,7 @@ void CheckBounds(Program* program, const View& view, bool may_be_empty = false) 
   }
 }
 
-// Results are arguments whose name begins with "dst", or "c" of BLAS.
+// Results are arguments whose name begins with "dst", and "c", the result of a BLAS product.
 void CheckWritable(const std::string& name, const Buffer& buffer) {
   if (name.rfind("dst", 0) != 0 && name != "c") return;
   if (buffer.place == Place::kInput) TVM_FFI_THROW(ValueError) << "'" << name << "' is an input";

@@ -16,8 +16,8 @@ namespace {
 using tvm::ffi::Function;
 using tvm::ffi::String;
 
-// Whether this processor and its system have an instruction set, by LLVM's name. Sets that are not listed are
-// not checked here: Python asks LLVM about them.
+// For each instruction set, by LLVM's name, whether this processor and its operating system support it. Sets
+// that are not listed are not checked here: Python asks LLVM about them.
 std::map<std::string, bool> InstructionSets() {
 #ifdef __x86_64__
   return {{"amx-bf16", __builtin_cpu_supports("amx-bf16") != 0},

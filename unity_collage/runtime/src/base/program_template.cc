@@ -19,7 +19,7 @@ using json::Value;
 
 using SizeByName = std::map<std::string, int64_t>;
 
-// One product: a factor and names.
+// The value of one product: its factors are numbers and names of sizes.
 int64_t ProductOf(const Array& term, const SizeByName& sizes) {
   int64_t product = 1;
   for (const Value& factor : term) {
@@ -28,7 +28,8 @@ int64_t ProductOf(const Array& term, const SizeByName& sizes) {
       continue;
     }
     const auto found = sizes.find(json::As<tvm::ffi::String>(factor, "a factor of a size"));
-    if (found == sizes.end()) TVM_FFI_THROW(ValueError) << "a size depends on one that no argument has";
+    if (found == sizes.end())
+      TVM_FFI_THROW(ValueError) << "a size depends on a free size that no argument has";
     product *= found->second;
   }
   return product;
@@ -85,8 +86,8 @@ Sizes ProgramTemplate::SizesOf(tvm::ffi::PackedArgs args) const {
     const int64_t whole = (*tensor)->shape[place.axis] - place.offset;
     if (whole % place.factor != 0) {
       TVM_FFI_THROW(ValueError) << name_ << ": argument " << place.argument << " has the extent "
-                                << (*tensor)->shape[place.axis] << ", which no size " << place.name
-                                << " gives";
+                                << (*tensor)->shape[place.axis] << ", which no value of the size "
+                                << place.name << " gives";
     }
     sizes.push_back(whole / place.factor);
   }

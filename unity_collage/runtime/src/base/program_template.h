@@ -44,8 +44,7 @@ class ProgramTemplate {
   std::vector<Place> places_;
 };
 
-// Parses {"programs": [...]}. Programs without free sizes are checked when they are instantiated, as the
-// others are.
+// Parses {"programs": [...]}. Each program is checked when it is instantiated, with free sizes or without.
 std::vector<ProgramTemplate> ParseTemplates(const std::string& json, int64_t blob_nbytes);
 
 }  // namespace collage

@@ -24,7 +24,7 @@ std::string JsonIn(const std::string& kind, const char* saved, size_t nbytes) {
   uint64_t length = 0;
   if (nbytes >= sizeof(length)) std::memcpy(&length, saved, sizeof(length));
   if (nbytes < sizeof(length) || length > nbytes - sizeof(length)) {
-    TVM_FFI_THROW(ValueError) << "the saved " << kind << " module is cut";
+    TVM_FFI_THROW(ValueError) << "the saved " << kind << " module is truncated";
   }
   return std::string(saved + sizeof(length), length);
 }
@@ -69,7 +69,7 @@ tvm::ffi::Optional<Module> LoadSaved(const std::string& kind, const LibrarySecti
   const Blob constants = blob.has_value() ? Blob{blob->From(0), blob->nbytes()}
                                           : Blob{section.From(begin), section.nbytes() - begin};
   Module made = found->second(std::move(json), constants);
-  // Most constants are packed by now, and not read again.
+  // Most constants have been packed by now and are not read again.
   const LibrarySection& read = blob.has_value() ? *blob : section;
   read.Forget(0, read.nbytes());
   return made;

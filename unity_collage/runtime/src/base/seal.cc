@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kName = "unity_collage ";
 // Raise it when the footer, the facts or what they mean changes.
 constexpr int kFormat = 2;
-constexpr uint64_t kChunk = uint64_t{1} << 18;  // it stays in a second-level cache
+constexpr uint64_t kChunk = uint64_t{1} << 18;  // a chunk fits into a second-level cache
 
 // The end of a file, in the byte order of all processors that run programs: little-endian.
 struct Footer {
@@ -39,7 +39,7 @@ std::array<char, 16> Mark() {
   return mark;
 }
 
-// The number of the format, of this version or another one; 0 where there is no mark.
+// The number of the format, which another version may have written; 0 where there is no mark.
 int FormatOf(const Footer& footer) {
   const std::string text(footer.mark.data(), footer.mark.size());
   return text.rfind(kName, 0) == 0 ? std::atoi(text.c_str() + kName.size()) : 0;
@@ -63,7 +63,7 @@ std::optional<Footer> FooterOf(std::ifstream* file, uint64_t size) {
   return size < sizeof(Footer) ? std::nullopt : Read<Footer>(file, size - sizeof(Footer));
 }
 
-// Of the first `nbytes` of a file; nothing where they cannot be read.
+// The checksum of the first `nbytes` of a file, or nothing where they cannot be read.
 std::optional<Checksum> ChecksumOf(std::istream* file, uint64_t nbytes) {
   Checksum checksum;
   std::vector<char> chunk(std::min(kChunk, nbytes));
@@ -77,7 +77,7 @@ std::optional<Checksum> ChecksumOf(std::istream* file, uint64_t nbytes) {
   return checksum;
 }
 
-// What a file without a mark seems to be.
+// Why a file without a mark is not a saved program, by what it seems to be.
 std::string WhyUnmarked(std::ifstream* file, uint64_t size) {
   const auto magic = Read<std::array<char, SELFMAG>>(file, 0);
   if (!magic.has_value() || !std::equal(magic->begin(), magic->end(), ELFMAG)) {

@@ -12,12 +12,12 @@
 
 namespace collage {
 
-// Copies by the address of the constant and by `Layout`: all that a copy depends on besides. A copy is known
-// as long as some program holds it, and a program that holds it holds the constant too.
+// Copies by the address of the constant and by `Layout`, which is all else that a copy depends on. A copy is
+// found as long as some program holds it, and a program that holds it holds the constant too.
 template <typename Layout>
 class SharedCopies {
  public:
-  // The copy whose layout is `same`; if there is none, pack() makes it, and layout() is its layout.
+  // The copy for whose layout same() is true. If there is none, pack() makes it and layout() its layout.
   template <typename Same, typename MakeLayout, typename Pack>
   std::shared_ptr<const AlignedBuffer> FindOrPack(const void* constant, const Same& same,
                                                   const MakeLayout& layout, const Pack& pack) {
@@ -41,7 +41,8 @@ class SharedCopies {
     std::weak_ptr<const AlignedBuffer> data;
   };
 
-  // Forgets copies that nobody holds any more: at their address may be other weights by now.
+  // Forgets copies that no program holds any more: other weights may be at the address of their constant by
+  // now.
   void ForgetUnused() {
     for (auto at = copies_.begin(); at != copies_.end();) {
       std::vector<Copy>& copies = at->second;

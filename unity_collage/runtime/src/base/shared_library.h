@@ -1,4 +1,4 @@
-// A library of others that is opened when it is first needed: neither building nor importing needs it.
+// A library that is not ours and is opened when it is first needed: neither building nor importing needs it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class SharedLibrary {
   // reason.
   explicit SharedLibrary(const std::string& soname);
 
-  // The library whose file name begins with `prefix` and that the process has mapped: its version is part of
+  // The library that the process has mapped and whose file name begins with `prefix`; the version follows in
   // the name. If there is none, `prefix` itself is opened.
   static SharedLibrary Mapped(const std::string& prefix);
 
@@ -29,10 +29,10 @@ class SharedLibrary {
   void* handle_;  // stays open: handles of vendors live as long as the process
 };
 
-// What stands behind the last slash of a path.
+// The part of a path behind its last slash.
 std::string FileNameOf(const std::string& path);
 
-// The paths of the libraries that the process has mapped; that which was mapped last comes first.
+// The paths of the libraries that the process has mapped, the last mapped one first.
 std::vector<std::string> MappedLibraries();
 
 }  // namespace collage

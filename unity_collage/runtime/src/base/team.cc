@@ -1,4 +1,5 @@
-// The workers of the pool. A region costs two transfers of a cache line per worker: for its call and end.
+// The workers of the pool. A region costs two transfers of a cache line per worker: one for its call, one for
+// its end.
 #include <pthread.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -25,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two kernels of a program pass microseconds. A worker sleeps when no call comes for this long.
+// Microseconds pass between two kernels of a program. A worker sleeps when no call comes for this long.
 constexpr std::chrono::milliseconds kSpin{1};
 constexpr std::chrono::milliseconds kStoreDelay{1};  // a store is visible to all cores long before
 constexpr std::chrono::hours kSleep{1};
@@ -41,9 +42,9 @@ void Pause() {
 #endif
 }
 
-// Whether the system puts fences into other threads; set before there are workers. A worker that asked for it
-// when it is first needed could be asking while the process is forked, and the new process would wait for its
-// answer for ever.
+// Whether the system can put fences into other threads. It is asked before there are workers. If a worker
+// asked when it first needs to know, it could be asking while the process is forked, and the new process
+// would wait for the answer for ever.
 std::atomic<bool> can_order{false};
 
 void AskForOrdering() {
@@ -53,8 +54,8 @@ void AskForOrdering() {
 }
 
 // Puts a fence into every running thread of the process: what this thread has stored before is seen by what
-// they load after, and what they have stored before by what it loads after. False where the system has no
-// such call.
+// they load after, and what they have stored before by what it loads after. False where the system cannot do
+// this.
 bool OrderAllThreads() {
 #if defined(SYS_membarrier)
   return can_order.load(std::memory_order_relaxed) &&
@@ -100,7 +101,8 @@ class Worker {
     const uint64_t call = called_.load(std::memory_order_relaxed);
     Backoff backoff;
     for (int spins = 0; ended_.load(std::memory_order_acquire) != call; ++spins) {
-      // Not at once: a worker that is about to begin keeps the cache line of the claim.
+      // The caller does not claim at once: it would take the cache line of the claim from a worker that is
+      // about to begin.
       if (spins >= kSpinsBeforeClaim && claimed_.load(std::memory_order_relaxed) != call && Claim(call)) {
         Run(call);
         return;
@@ -125,7 +127,8 @@ class Worker {
     }
   }
 
-  // True for one of the caller and the worker: each call is claimed once, and before the next one is made.
+  // True for only one of the caller and the worker: each call is claimed once, and before the next one is
+  // made.
   bool Claim(uint64_t call) {
     uint64_t before = call - 1;
     return claimed_.compare_exchange_strong(before, call, std::memory_order_acq_rel);

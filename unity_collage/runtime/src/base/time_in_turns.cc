@@ -27,14 +27,14 @@ constexpr double kWindowSeconds = 0.0005;
 constexpr size_t kWindowRuns = 9;
 constexpr double kImprovement = 0.98;
 constexpr size_t kRunsPerTurn = 3;
-// So many runs may exceed the budget by so many times: one run says nothing about noise.
+// The first kMinRuns runs may take kMinRunsFactor times the budget: one run says nothing about noise.
 constexpr size_t kMinRuns = 3;
 constexpr double kMinRunsFactor = 10;
-// Runs that other work of the machine disturbs do not count. They, and waiting for its end, may take this
-// many times the budget.
+// Runs that other work of the machine disturbs do not count. Such runs, and the waits for that work to end,
+// may take this many times the budget.
 constexpr double kPatience = 3;
-// All runners of a call wait for so many times the budget of one. Where the machine is busy all the time,
-// waiting helps none of them.
+// All runners of a call together wait for at most this many times the budget of one runner. On a machine that
+// is always busy, waiting helps none of them.
 constexpr double kPatienceTogether = 10;
 constexpr double kMostWaiting = 0.05;  // seconds before one run
 
@@ -77,8 +77,8 @@ class Runner {
     if (twin_) collage::WarmUp(&*twin_, max_seconds);
   }
 
-  // One run. `preparation` is the time in seconds that was spent on the caches for it, `patience` that which
-  // all runners may still wait for the machine.
+  // One run. `preparation` is how many seconds it took to prepare the caches for it, `patience` for how many
+  // seconds all runners together may still wait for the machine.
   void Run(double preparation, const Limits& limits, double* patience) {
     if (twin_) preparation += RunTwin();
     const Clock::time_point begin = Clock::now();
@@ -94,8 +94,8 @@ class Runner {
     (calm ? seconds_ : disturbed_).push_back(seconds);
   }
 
-  // Several runs in a row, each after its own eviction. The first follows a run of another runner and does
-  // not count.
+  // Several runs in a row, each after its own eviction. The first one does not count, since it follows a run
+  // of another runner.
   void TakeTurn(CacheState* caches, const Limits& limits, double* patience) {
     const size_t calm = seconds_.size(), disturbed = disturbed_.size();
     RunEvicted(caches, limits, patience);
@@ -124,7 +124,7 @@ class Runner {
     return all;
   }
 
-  // Whether other work of the machine has kept the runner from as many runs as it would have had.
+  // Whether the runner has too few runs because other work of the machine disturbed it.
   bool IsDoubtful(const Limits& limits) const {
     return !disturbed_.empty() && seconds_.size() < limits.min_runs && spent_ < Allowed(limits);
   }
@@ -136,8 +136,8 @@ class Runner {
   const Interval& interval() const { return interval_; }
 
  private:
-  // What stays near between two runs of a kernel is so again: its code, and what its branches did before. Its
-  // constants are not, since those of the twin are others.
+  // Brings back what repeated runs of a kernel keep: its code in the caches, and the history of its branches.
+  // It does not bring back the constants, since the twin has others.
   double RunTwin() {
     const Clock::time_point begin = Clock::now();
     CacheState::WriteFromAllCores(warm_);
@@ -162,7 +162,7 @@ class Runner {
   std::vector<double> seconds_;
   std::vector<double> disturbed_;
   double spent_ = 0;   // for runs that count
-  double waited_ = 0;  // for others, and for the machine
+  double waited_ = 0;  // for runs that do not count, and for the machine
   Interval interval_{0, 0, 0};
 };
 
@@ -193,8 +193,9 @@ class Comparison {
                          [](const Runner& runner) { return runner.active; });
   }
 
-  // One eviction serves a whole round: memory that only one kernel uses was last used a round ago. Rivals
-  // alternate between both orders. Groups do not, since a kernel would then run again before the others have.
+  // One eviction serves a whole round: memory that only one kernel uses was last used a round ago. Rivals run
+  // in alternating order. Groups keep theirs: otherwise a kernel could run twice before the other groups have
+  // run.
   void RunRound(bool backwards) {
     const Clock::time_point begin = Clock::now();
     if (!evict_each_run_) caches_.Evict();
@@ -216,8 +217,8 @@ class Comparison {
     for (const auto& [rivals, group] : groups_) EliminateAmong(group);
   }
 
-  // Stops runners whose budget is used or whose interval lies above the fastest rival's, and all of a group
-  // once the others' intervals are narrow enough.
+  // Stops runners whose budget is used or whose interval lies above the fastest rival's. Stops the whole
+  // group once the intervals of all others are narrow enough.
   void EliminateAmong(const std::vector<Runner*>& group) const {
     for (Runner* runner : group) {
       if (runner->active) runner->Estimate(limits_);
@@ -253,8 +254,9 @@ class Comparison {
   double patience_;
 };
 
-// For each function the seconds of each run, and whether they are doubtful. Every function runs at least
-// once. `twins`: for each function nothing, or another instance of it, which is called with `twin_args`.
+// For each function the seconds of each run, and whether other work has made them doubtful. Every function
+// runs at least once. `twins`: for each function nothing, or another instance of it, which is called with
+// `twin_args`.
 Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
                        Array<Optional<Function>> twins, Array<Array<Any>> twin_args, Array<int64_t> rivals,
                        double percentile, double confidence, double tolerance, int64_t min_runs,

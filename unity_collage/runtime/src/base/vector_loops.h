@@ -6,7 +6,8 @@
 namespace collage {
 
 struct VectorLoops {
-  // Runs `rounds` rounds of independent float32 multiply-adds; returns twice their number.
+  // Runs `rounds` rounds of independent float32 multiply-adds. Returns the number of floating-point
+  // operations, two for each multiply-add.
   int64_t (*multiply_add)(int64_t rounds);
   // Reads every byte of an aligned range, a multiple of kBlock long.
   void (*read)(const float* data, int64_t nbytes);

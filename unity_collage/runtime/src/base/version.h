@@ -1,4 +1,4 @@
-// What a library says of itself for the fingerprint of a measured cost.
+// The version of a library, for the fingerprint of a measured cost.
 #pragma once
 
 #include <cstdint>

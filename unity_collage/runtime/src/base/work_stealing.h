@@ -56,7 +56,7 @@ void ParallelTasks(int tasks, int threads, const Body& body) {
     for (int task = 0; task < tasks; ++task) body(task, TeamRank{});
     return;
   }
-  // Up to so many threads the queues are on the stack, and nothing is allocated.
+  // For up to this many threads the queues are on the stack, and nothing is allocated.
   constexpr int kFewThreads = 32;
   TaskQueue few[kFewThreads];
   std::vector<TaskQueue> many(threads > kFewThreads ? threads : 0);
