@@ -201,7 +201,7 @@ def test_a_saved_module_gives_the_same_numbers():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"primitive": "fft"}, "there is no primitive 'fft' here"),
+        ({"primitive": "fft"}, "the kernels have no primitive 'fft'"),
         ({"attrs": {"padding_l": [1, 1], "tile": 3}}, "there are no tiles of 3 for filters of 3x3"),
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "stride": 3}}, "with a stride of 3"),
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "isa": "mmx"}}, "does not run kernels for 'mmx'"),

@@ -1,8 +1,8 @@
 // Attention, softmax(Q K^T scale + mask) V, head by head; each instruction set has its own kernels.
 //
-// The softmax of a block of rows runs when all its scores are computed, as long as they fit the cache. More
-// keys are processed block by block, and the earlier sums and results are scaled to the new maximum (Milakov
-// and Gimelshein, "Online normalizer calculation for softmax", 2018).
+// The softmax of a block of rows runs when all its scores are computed, as long as they fit into the cache.
+// Where there are more keys, they are processed block by block, and the earlier sums and results are scaled
+// to the new maximum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct AttentionShape {
   // Elements in a query or key, and in a value.
   int64_t size, value_size;
   int64_t query_row;
-  // Either the elements of a key are contiguous (key_step is 1), or those of all keys with one index (key_row
-  // is 1).
+  // Either the elements of a key are contiguous (key_step is 1), or the elements with the same index of all
+  // keys are (key_row is 1).
   int64_t key_row, key_step;
   int64_t value_row, result_row;
-  // 0 if one row of the mask is for all rows.
+  // 0 if all rows share one row of the mask.
   int64_t mask_row;
   float scale;
   // Floats from one row of packed keys to the next, and of packed values: multiples of a vector, at least as

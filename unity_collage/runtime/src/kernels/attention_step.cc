@@ -12,10 +12,11 @@
 namespace collage::kernels {
 namespace {
 
-// The scores of a block of rows stay in the second-level cache, together with the keys and values in use.
+// The most bytes of scores for a block of rows: they stay in the second-level cache, with the keys and values
+// in use.
 constexpr int64_t kScoresBytes = 64 << 10;
 
-// Rows whose distance is a multiple of so many floats would map to few sets of the cache.
+// Rows whose distance is a multiple of this many floats would map to few sets of the cache.
 constexpr int64_t kConflictStride = 256;
 
 using Dims = std::vector<int64_t>;
@@ -140,7 +141,7 @@ AttentionHead AttentionStep::Head(std::byte* const* buffers, int64_t head) const
   return {at(query_), at(key_), at(value_), mask_.has_value() ? at(*mask_) : none, at(result_)};
 }
 
-// Blocks of rows [from, to), counted through all heads.
+// Computes the blocks of rows [from, to), counted through all heads.
 void AttentionStep::Attend(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const {
   float *keys = scratch, *values = keys + shape_.size * shape_.key_pitch,
         *block = values + shape_.keys * shape_.value_pitch;
@@ -155,8 +156,8 @@ void AttentionStep::Attend(std::byte* const* buffers, float* scratch, int64_t fr
 }
 
 void AttentionStep::Run(std::byte* const* buffers, std::byte* scratch) const {
-  // A range is of whole heads if there are enough of them, since keys and values are packed once for each
-  // range and head.
+  // Ranges consist of whole heads if there are enough heads, since each range packs the keys and values of
+  // each of its heads.
   const int64_t unit = heads_ >= 2 * threads_ ? blocks_ : 1;
   ParallelRanges(heads_ * blocks_ / unit, threads_, [&](int64_t from, int64_t to, TeamRank rank) {
     Attend(buffers, reinterpret_cast<float*>(scratch) + rank.index * thread_floats_, from * unit, to * unit);

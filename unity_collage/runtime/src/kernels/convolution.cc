@@ -64,7 +64,7 @@ std::vector<View> FieldsOf(const Step& step) {
   return fields;
 }
 
-// The concatenation of the fields along the channels; only its dims are used.
+// The concatenation of the fields along the channels; only its dims mean something.
 View Joined(const std::vector<View>& fields) {
   View joined = fields[0];
   for (size_t i = 1; i < fields.size(); ++i) {

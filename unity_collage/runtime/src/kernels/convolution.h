@@ -31,12 +31,13 @@ class Convolution : public PreparedStep {
 
  protected:
   // Checks the views of a step. Its weights are a constant with dims O, I, taps, taps, or, of volumes, O, I,
-  // taps along the depth, taps, taps. A volume is then a number of images.
+  // taps along the depth, taps, taps. A volume is treated as a number of images.
   Convolution(const Program& program, const Step& step, const std::byte* constants, int threads);
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
 
-  // The arguments "src", "src1", ...: the source is their concatenation along the channels. Most have one.
+  // The arguments "src", "src1", ...: the source is their concatenation along the channels. Most convolutions
+  // have one.
   std::vector<View> fields_;
   // The source's dims are those of the concatenation.
   View source_, result_, weights_view_;

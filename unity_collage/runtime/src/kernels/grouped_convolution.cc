@@ -67,7 +67,8 @@ void GroupedConvolution::CheckShape() const {
         << "source and result do not have equal numbers of channels, in vectors of 16 and in whole groups";
   if (group != 2 && group != 4 && group != 8 && group % 16 != 0)
     TVM_FFI_THROW(ValueError) << "there are groups of 2, 4, 8 and multiples of 16 channels, not of " << group;
-  if (weights_view_.dims.size() != 4) TVM_FFI_THROW(ValueError) << "grouped filters are of images";
+  if (weights_view_.dims.size() != 4)
+    TVM_FFI_THROW(ValueError) << "grouped filters are for images, not for volumes";
   if (taps_ != 3) TVM_FFI_THROW(ValueError) << "grouped filters are 3x3, not " << taps_ << "x" << taps_;
   if (stride_ != 1 && stride_ != 2) TVM_FFI_THROW(ValueError) << "the stride is 1 or 2, not " << stride_;
 }
@@ -85,8 +86,8 @@ void GroupedConvolution::PackWeights() {
   }
 }
 
-// A range of work counts rows through all chunks of channels: a thread does all rows of a chunk before the
-// next chunk.
+// The ranges count rows through all chunks of channels, so a thread computes its rows of one chunk before
+// those of the next.
 void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
   const int64_t rows = result_.dims[0] * shape_.out_height, all = rows * Ceil(vectors_, chunk_);
   const float* weights = reinterpret_cast<const float*>(weights_.data());

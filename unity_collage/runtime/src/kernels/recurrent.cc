@@ -1,6 +1,6 @@
-// A step "recurrent": a whole sequence of cells. Each thread has the same units of the hidden state in every
-// step, so that their weights stay in its cache, and the threads wait for each other between steps. In a
-// large batch a thread has rows instead, and waits for none.
+// A step "recurrent": a whole sequence of cells. Each thread computes the same units of the hidden state in
+// every step, so that their weights stay in its cache, and the threads wait for each other between steps. In
+// a large batch with small weights a thread computes rows instead, and waits for no other.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 namespace collage::kernels {
 namespace {
 
-// So many rows for each thread make it worth dividing the batch.
+// The batch is divided only if each thread gets at least this many rows.
 constexpr int kMinRowsPerThread = 3;
 
-// Weights of up to so many bytes stay in the second-level cache of a thread that reads all of them.
+// The most bytes of weights that stay in the second-level cache of a thread that reads all of them.
 constexpr int64_t kMaxWeightBytes = 256 << 10;
 
-// How far one thread's share is: the phases of it that somebody has begun, and those that are done. Each has
-// a cache line, which makes a cheap barrier: two lines cross between two cores, where a parallel region costs
-// more.
+// The progress of one thread's share: how many of its phases have been begun, by whichever thread, and how
+// many are done. Each counter has a cache line of its own, which makes a cheap barrier: it costs the transfer
+// of two lines between two cores. A parallel region costs more.
 struct Progress {
   alignas(kAlignment) std::atomic<int64_t> begun{0};
   alignas(kAlignment) std::atomic<int64_t> done{0};
@@ -36,7 +36,8 @@ struct Progress {
   }
 };
 
-// Not at once: a thread that is about to begin keeps the cache line.
+// A thread that waits does not claim at once: it would take the cache line from a thread that is about to
+// begin.
 constexpr int kSpinsBeforeClaim = 64;
 
 struct Range {
@@ -50,7 +51,7 @@ Activation ActivationOf(const std::string& name) {
   if (name == "sigmoid") return Activation::kSigmoid;
   if (name == "softsign") return Activation::kSoftsign;
   if (name == "tanh") return Activation::kTanh;
-  TVM_FFI_THROW(ValueError) << "there is no activation '" << name << "' here";
+  TVM_FFI_THROW(ValueError) << "the kernels have no activation '" << name << "'";
   TVM_FFI_UNREACHABLE();
 }
 
@@ -153,7 +154,7 @@ RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std
   }
   by_rows_ = batch_ >= int64_t{kMinRowsPerThread} * threads &&
              hidden_ * weights.dims[1] * static_cast<int64_t>(sizeof(float)) <= kMaxWeightBytes;
-  // No more threads than have enough work: the others would wait for a thread with little or none.
+  // Not more threads than have enough work: all threads would wait for one that computes little.
   const int64_t worth = std::max<int64_t>(1, 2 * batch_ * hidden_ * weights.dims[1] / kMinParallelWork);
   threads_ =
       static_cast<int>(std::min({int64_t{threads}, worth, by_rows_ ? batch_ / kMinRowsPerThread : Units()}));
@@ -161,7 +162,7 @@ RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std
 
 void RecurrentStep::CheckShapes(const View& weights) const {
   const int gates = cell_ == "lstm" ? 4 : cell_ == "gru" ? 3 : cell_ == "rnn" ? 1 : 0;
-  if (gates == 0) TVM_FFI_THROW(ValueError) << "there is no cell '" << cell_ << "' here";
+  if (gates == 0) TVM_FFI_THROW(ValueError) << "the kernels have no cell '" << cell_ << "'";
   const auto fits = [](const View& view, const std::vector<int64_t>& dims) {
     return view.dims == dims && (dims.back() == 1 || view.strides.back() == 1);
   };
@@ -235,7 +236,7 @@ CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t time) c
   return step;
 }
 
-// The rows and units of a share: a thread's, or all of them.
+// A thread's share: either some rows with all units, or all rows with some units.
 RecurrentStep::Share RecurrentStep::ShareOf(TeamRank rank) const {
   const Range all_rows{0, batch_}, all_units{0, Units()};
   if (by_rows_) return {Part(batch_, rank.index, rank.size), all_units};
@@ -274,8 +275,8 @@ void RecurrentStep::RunAlone(const Call& call, TeamRank rank) const {
   ReturnCellState(call, share);
 }
 
-// A thread may be asleep, or its core may run another process. Who waits for its share then runs it, so that
-// a thread that has not begun delays no phase.
+// A thread may be asleep, or its core may run another process. A thread that waits for its share then runs
+// that share, so that a thread that has not begun delays no phase.
 void RecurrentStep::RunTogether(const Call& call, TeamRank rank) const {
   const int64_t phases = PhaseCount();
   const auto run = [&](int index, int64_t number) {

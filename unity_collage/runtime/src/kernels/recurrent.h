@@ -2,7 +2,7 @@
 //
 // A unit is a number of hidden elements that fits into registers with all its gates. Weights are packed unit
 // by unit, and inside a unit in the order of the state's elements, so a thread reads the weights of its units
-// from end to end. Reading them, not arithmetic, decides how long a step takes.
+// from end to end. How long a step takes depends on reading them, not on arithmetic.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ SiblingCopies::SiblingCopies(const Step& step, int threads) : threads_(1) {
   if (nbytes >= kMinParallelBytes) threads_ = threads;
 }
 
-// Each thread takes an equal share of the rows of every tensor, since the rows with one index are neighbours
+// Each thread takes an equal share of the rows of every tensor: the rows with the same index are neighbours
 // in the concatenation.
 void SiblingCopies::Run(std::byte* const* buffers) const {
   if (copies_.empty()) return;

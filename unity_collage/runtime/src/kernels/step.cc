@@ -12,7 +12,7 @@ std::unique_ptr<PreparedStep> MakeStep(const Program& program, const Step& step,
   if (step.primitive == "grouped") return MakeGrouped(program, step, constants, threads);
   if (step.primitive == "attention") return MakeAttention(step, threads);
   if (step.primitive == "recurrent") return MakeRecurrent(program, step, constants, threads);
-  TVM_FFI_THROW(ValueError) << "there is no primitive '" << step.primitive << "' here";
+  TVM_FFI_THROW(ValueError) << "the kernels have no primitive '" << step.primitive << "'";
   TVM_FFI_UNREACHABLE();
 }
 

@@ -21,7 +21,7 @@ class PreparedStep {
   // The scratch that one run needs.
   virtual size_t ScratchBytes() const = 0;
 
-  // For example "winograd 4x4 avx512, 14 blocks of 14 tiles".
+  // For example "winograd 4x4 of 3x3 avx512, 14 blocks of 14 tiles".
   virtual std::string Description() const = 0;
 
   // buffers[i] is the first byte of buffer i in this call.

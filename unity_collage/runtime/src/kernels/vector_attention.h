@@ -1,7 +1,7 @@
 // Attention with the vectors of the including file; see attention.h.
 //
-// Scores are computed transposed, as [keys][rows of a block]. So maxima and sums run from vector to vector,
-// and both products read contiguous elements of their left factor.
+// Scores are computed transposed, as [keys][rows of a block]. So maxima and sums are taken over whole
+// vectors, and both products read contiguous elements of their left factor.
 #pragma once
 
 #include "kernels/attention.h"
@@ -182,7 +182,7 @@ struct Attention {
     return Max(Max(maxima[0], maxima[1]), Max(maxima[2], maxima[3]));
   }
 
-  // Of each row of a block: the maximum and sum so far, and the factor that scales earlier results.
+  // For each row of a block: the maximum and the sum so far, and the factor that scales earlier results.
   struct Rows {
     float maxima[kBlock], sums[kBlock], factors[kBlock];
   };

@@ -10,7 +10,7 @@ namespace {
 inline int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The rectangle in the result, in elements: its offset and the distances of rows and pixels. Of the kernel's
-// rectangle and vector only `rows`, `cols` and `count` channels lie in the result.
+// rectangle and vector only `rows` rows, `cols` columns and `count` channels lie in the result.
 struct ResultRegion {
   int64_t offset, row, pixel;
   int64_t rows, cols, count;

@@ -20,10 +20,11 @@ inline Vector BroadcastInGroups(Vector x, int from) {
 // kGroup: channels in a group if several groups fit a vector, else 0. Element: the type of the source.
 template <int kGroup, int kStride, typename Element>
 struct Grouped {
-  // Results of a row that are computed together: as many sums as there are registers for.
+  // How many results of a row are computed together: their sums fill the registers.
   static constexpr int kNarrowTile = 7, kWideTile = kLanes == 16 ? 14 : 7;
 
-  // The addresses of the source's pixels for some results of a row; beyond the border, of zeros.
+  // The addresses of the source's pixels for some results of a row. Beyond the border they are addresses of
+  // zeros.
   template <int kPixels>
   struct Window {
     static constexpr int kColumns = (kPixels - 1) * kStride + 3;

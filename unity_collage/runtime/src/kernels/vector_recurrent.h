@@ -7,7 +7,7 @@
 namespace collage::kernels {
 namespace {
 
-// Rows whose sums are computed together: a vector of weights is read once for all of them.
+// How many rows are computed together: a vector of weights is read once for all of them.
 #if defined(__AVX512F__)
 constexpr int kMaxRows = 3;
 #else
@@ -16,8 +16,8 @@ constexpr int kMaxRows = 1;
 
 inline Vector Abs(Vector x) { return reinterpret_cast<Vector>(reinterpret_cast<Bits>(x) & 0x7FFFFFFF); }
 
-// A quotient of polynomials of degree 13 and 6, with the coefficients of Eigen. Beyond the bounds tanh is 1
-// in float32.
+// A quotient of polynomials of degree 13 and 6, with the coefficients of Eigen. Beyond the bounds, where tanh
+// is 1 or -1 with an error below 3e-7, the result is that of the bounds.
 inline Vector Tanh(Vector x) {
   x = Clip(x, -7.90531110763549805F, 7.90531110763549805F);
   const Vector square = x * x;

@@ -7,8 +7,8 @@ namespace collage::kernels {
 namespace {
 
 // The transforms along one axis (Lavin and Gray 2015): Source multiplies a row or column of a patch by B^T,
-// Result one of the products by A^T, with common terms computed once. F(m, r) interpolates at infinity and at
-// the first of the points 0, 1, -1, 2 and -2.
+// Result one of the products by A^T, with common terms computed once. F(m, r) computes m results of r taps.
+// It interpolates at infinity and at the first m + r - 2 of the points 0, 1, -1, 2 and -2.
 template <int kTile, int kTaps, int kStride>
 struct Transform;
 
@@ -79,8 +79,8 @@ struct Transform<4, 2, 1> {
   }
 };
 
-// A stride of 2: elements of even index meet the outer taps, as F(kTile, 2); those of odd index meet the
-// middle tap and are added to the results.
+// A stride of 2: elements of even index are multiplied by the outer taps, as F(kTile, 2). Elements of odd
+// index are multiplied by the middle tap, and these products are added to the results.
 template <int kTile>
 struct Transform<kTile, 3, 2> {
   using Even = Transform<kTile, 2, 1>;

@@ -12,7 +12,7 @@ namespace {
 
 // A register tile is up to kRows tiles by kVectors vectors of output channels, or twice the tiles by one.
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
-// Weights are prefetched so many floats (16 KiB) ahead.
+// How many floats ahead weights are prefetched: 16 KiB.
 constexpr int kPrefetchDistance = 4096;
 constexpr int kRows = kLanes == 16 ? 14 : 6;
 
@@ -54,7 +54,7 @@ void RegisterTile(const float* rows, int64_t stride, const float* weights, int64
 
 using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t);
 
-// The function for a number of rows.
+// The instance of RegisterTile for `rows` rows.
 template <int kWide, int... kBefore>
 RegisterTileOf RegisterTileFor(int64_t rows, std::integer_sequence<int, kBefore...> /*all*/) {
   static constexpr RegisterTileOf kTiles[] = {RegisterTile<kBefore + 1, kWide>...};
@@ -69,7 +69,7 @@ struct Winograd {
   static constexpr int kFilters = kAxisFilters * kAxisFilters;
   static constexpr PointOrder<kEdge, kAxisFilters> kOrder{};
 
-  // The addresses of the pixels of a patch; pixels beyond the border are addresses of zeros.
+  // The addresses of the pixels of a patch. For pixels beyond the border they are addresses of zeros.
   template <typename Element>
   static void Pixels(const WinogradShape& shape, int64_t tile, const Element* source, int64_t channels,
                      int64_t shift, const Element* zeros, const Element* (&pixels)[kPoints]) {

@@ -7,9 +7,9 @@
 // own products.
 //
 // With a stride of 2 a row of the source is split into its even and its odd elements (Yepez and Ko, "Stride 2
-// 1-D, 2-D, and 3-D Winograd for Convolutional Neural Networks", 2020). The even elements meet the outer taps
-// of a filter of three, which is F(m, 2). The odd elements meet the middle tap; they need no transform, and
-// all of them are multiplied by the same filter.
+// 1-D, 2-D, and 3-D Winograd for Convolutional Neural Networks", 2020). The even elements are multiplied by
+// the outer two of three taps, which is F(m, 2). The odd elements are multiplied by the middle tap: they need
+// no transform, and all have the same filter.
 #pragma once
 
 #include <array>

@@ -11,15 +11,15 @@ namespace collage::kernels {
 namespace {
 
 // Tiles of a block. A block of one thread is small enough that its patches and products stay in the cache of
-// its core, and large enough to use weights that come from memory many times. A block of all threads is so
-// large that one is mostly enough.
+// its core. It is large enough to use weights many times once they are read from memory. A block that all
+// threads share is so large that most convolutions have only one.
 constexpr int64_t kBlock = 28, kSharedBlock = 112;
 // Blocks of algorithms with more points than this are half as large.
 constexpr int64_t kManyPoints = 36;
-// A thread computes so many channels of several groups at a time, so that patches stay in its cache.
+// About how many channels of several groups a thread computes at a time, so that patches stay in its cache.
 constexpr int64_t kChunk = 64;
-// An odd number of vectors of results up to this is computed vector by vector: pairs would compute one vector
-// too many.
+// An odd number of vectors of output channels, up to this many, is computed vector by vector: pairs would
+// compute one vector too many. With several groups this holds for every odd number.
 constexpr int64_t kMaxOddVectors = 3;
 constexpr int64_t kLine = kAlignment / sizeof(float);
 
@@ -58,7 +58,7 @@ class WinogradConvolution final : public Convolution {
   const WinogradKernels& kernels_;
   WinogradShape shape_;
   int64_t tiles_, panels_, blocks_, max_block_tiles_;
-  // The groups are divided into so many chunks; a task is one block of tiles in one chunk.
+  // The number of chunks that the groups are divided into. A task is one block of tiles in one chunk.
   int64_t chunks_ = 1;
   int threads_;
   // Whether the threads divide each phase of a block among them; otherwise each takes whole blocks.
@@ -113,7 +113,7 @@ void WinogradConvolution::CheckShape() const {
 
 // Threads that take whole blocks all read all weights. Threads that divide the phases of a block each read a
 // part of the weights, but the patches and products are then exchanged between cores. This pays if the
-// weights that would be read again are more than twice as much as what is exchanged.
+// weights that it saves reading again are more than twice as much as what is exchanged.
 void WinogradConvolution::DivideWork(int threads) {
   tiles_ = result_.dims[0] * shape_.tile_rows * shape_.tile_cols;
   const int64_t weights = shape_.channels * shape_.out_channels / shape_.groups;

@@ -42,7 +42,7 @@ Matrix MatrixOf(const WinogradKernels& kernels) {
   return kernels.taps == 2 ? TwoTapMatrix(kernels.tile) : ThreeTapMatrix(kernels.tile);
 }
 
-// Some filters side by side, so that their transforms are loops of vectors.
+// Eight filters side by side, so that their transforms are loops over vectors.
 constexpr int kLanes = 8;
 using Lanes = std::array<double, kLanes>;
 
