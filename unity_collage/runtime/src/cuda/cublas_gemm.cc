@@ -17,13 +17,13 @@
 namespace collage::cuda {
 namespace {
 
-// cuBLASLt computes D = alpha * A * B + beta * C with column-major matrices, so we give it the transposed
-// product: its A is b, its B is a, and the rows of D, along which it adds the bias, are the columns of c.
+// cuBLASLt computes D = alpha * A * B + beta * C with column-major matrices, so it gets the transposed
+// product. Its A is b, its B is a, and the rows of D, along which it adds the bias, are the columns of c.
 
 constexpr int kNumAsked = 8;
 constexpr uint64_t kMostWorkspace = 32 << 20;
-// Kernels load up to so many bytes at once, so a pointer that is aligned to less than was promised is an
-// error.
+// The most bytes that a kernel loads at once. A pointer must be aligned as promised to the library, but not
+// beyond this.
 constexpr int64_t kWidestLoad = 16;
 
 const View& Need(const Step& step, const std::string& name) {
@@ -135,7 +135,7 @@ void Gemm::Describe(const Step& step) {
   product_.Set(kLtEpilogue, EpilogueOf(step));
   if (!bias_.has_value()) return;
   product_.Set(kLtBiasDataType, static_cast<int32_t>(TypeOf("bias", bias_->dtype)));
-  // The heuristic reads the alignment off the pointer.
+  // The heuristic takes the alignment of the bias from the pointer, which is not yet an address.
   product_.Set(kLtBiasPointer,
                reinterpret_cast<const void*>(static_cast<uintptr_t>(Alignment({bias_->offset}))));
 }
@@ -164,7 +164,7 @@ LtDescriptor Gemm::Preference() const {
   preference.Set(kLtAlignmentB, static_cast<uint32_t>(alignments_[kA]));
   preference.Set(kLtAlignmentC, static_cast<uint32_t>(alignments_[kAddend]));
   preference.Set(kLtAlignmentD, static_cast<uint32_t>(alignments_[kC]));
-  // Partial sums are not rounded to 16 bits.
+  // Otherwise partial sums could be rounded to 16 bits.
   if (views_[kC].dtype.bits == 16) preference.Set(kLtReductionSchemes, kLtReduceInComputeType);
   return preference;
 }

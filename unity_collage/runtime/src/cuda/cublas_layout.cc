@@ -8,7 +8,7 @@
 namespace collage::cuda {
 namespace {
 
-// As the device aligns its memory.
+// The alignment of the device's memory, in bytes.
 constexpr int64_t kMostAligned = 256;
 
 // The stride of batch dim `axis` of `rank` in a view that may have fewer dims, or dims of 1.

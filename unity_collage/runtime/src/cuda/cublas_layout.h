@@ -10,16 +10,15 @@
 
 namespace collage::cuda {
 
-// The last two dims of a view. cuBLASLt stores columns: a matrix with contiguous rows is a transposed one to
-// it.
+// The last two dims of a view. cuBLASLt is column-major: to it a matrix with contiguous rows is transposed.
 struct Matrix {
   int64_t rows, cols;
-  // Whether the columns are contiguous, not the rows.
+  // Whether the columns are contiguous, instead of the rows.
   bool by_columns;
   // Elements from one row to the next, or from one column to the next.
   int64_t leading;
 
-  // The contiguous dim, and how often it comes.
+  // How many elements a contiguous row or column has, and how many of them there are.
   int64_t length() const { return by_columns ? rows : cols; }
   int64_t lines() const { return by_columns ? cols : rows; }
 };

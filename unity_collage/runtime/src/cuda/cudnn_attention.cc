@@ -46,7 +46,7 @@ DnnGraph::Tensor Softmax(DnnGraph::Tensor scores, DLDataType dtype, Scores* made
   graph->Apply({DnnPointwiseMode::kExp}, shifted, std::nullopt, exponential);
   const DnnGraph::Tensor sum = made->OfRows();
   graph->Reduce(DnnReduction::kAdd, exponential, sum);
-  // max + log(sum), which nothing reads: engines recognise the softmax with it.
+  // max + log(sum) is not read by any operation, but engines recognise the softmax by it.
   const DnnGraph::Tensor logarithm = made->OfRows();
   graph->Apply({DnnPointwiseMode::kLog}, sum, std::nullopt, logarithm);
   graph->Apply({DnnPointwiseMode::kAdd}, maximum, logarithm, made->OfRows());
@@ -55,7 +55,7 @@ DnnGraph::Tensor Softmax(DnnGraph::Tensor scores, DLDataType dtype, Scores* made
   return weights;
 }
 
-// cuDNN ends the process when the numbers of a head are not neighbours, and reads wrong numbers where a head
+// cuDNN ends the process when the numbers of a head are not contiguous. It reads wrong numbers where a head
 // or a position does not begin at a multiple of 16 bytes. `hidden` is the axis of the numbers of a head.
 void CheckHeads(const View& view, const char* name, size_t hidden) {
   constexpr int64_t kVectorBytes = 16;

@@ -11,7 +11,7 @@
 namespace collage::cuda {
 namespace {
 
-// A function behind the convolution; its second operand is a number or a view.
+// A function that follows the convolution. Its second operand, if it has one, is a number or a view.
 struct Behind {
   DnnPointwise function;
   std::optional<float> number = std::nullopt;
@@ -72,7 +72,8 @@ View PerChannel(const View& bias, const View& result) {
   return view;
 }
 
-// The functions in order. Engines for a sum, a bias and an activation want the sum before the bias.
+// The functions in the order in which they are applied. Engines for a sum, a bias and an activation expect
+// the sum before the bias.
 std::vector<Behind> AllBehind(const Step& step, const View* bias) {
   std::vector<Behind> all;
   for (const PostOp& post : step.post_ops) {
@@ -102,7 +103,7 @@ void AddConvolution(const Step& step, DnnGraph* graph) {
   const DnnWindow window{step.attrs.Ints("strides"), step.attrs.Ints("padding_l"),
                          step.attrs.Ints("padding_r")};
   std::vector<int64_t> dilations = step.attrs.Ints("dilates");
-  for (int64_t& dilation : dilations) dilation += 1;  // the attribute counts the gaps
+  for (int64_t& dilation : dilations) dilation += 1;  // the attribute counts the elements between two taps
 
   const DnnGraph::Tensor source = graph->InBuffer(ArgumentOf(step, "src"));
   const DnnGraph::Tensor weights = graph->InBuffer(ArgumentOf(step, "weights"));

@@ -38,16 +38,16 @@ class DnnDescriptor {
   DnnDescriptor& SetDescriptor(const DnnName& attribute, const DnnDescriptor& value);
   DnnDescriptor& SetDescriptors(const DnnName& attribute, const std::vector<DnnDescriptor>& values);
 
-  // No attribute can be set any more.
+  // After this no attribute can be set.
   DnnDescriptor& Finalize();
 
   int64_t GetInt(const DnnName& attribute) const;
   int GetEnum(const DnnName& attribute, DnnType type) const;
   std::vector<int> GetEnums(const DnnName& attribute, DnnType type) const;
-  // A copy of the descriptor, of `kind`, that the attribute has; or of all of them.
+  // Copies of what the attribute holds: one descriptor of `kind`, or all of several.
   DnnDescriptor GetDescriptor(const DnnName& attribute, const DnnName& kind) const;
   std::vector<DnnDescriptor> GetDescriptors(const DnnName& attribute, const DnnName& kind) const;
-  // The same, where the library does not tell their number beforehand: at most so many.
+  // The same where the library does not tell their number beforehand: at most `most` of them.
   std::vector<DnnDescriptor> GetDescriptors(const DnnName& attribute, const DnnName& kind, size_t most) const;
 
   DnnPointer get() const { return pointer_; }

@@ -17,13 +17,13 @@
 namespace collage::cuda {
 namespace {
 
-// What a device has once. One thread at a time may use the handle and the plans. The handle is made with the
-// first kernel, so never while a stream is captured.
+// What each device has once. Only one thread at a time may use the handle and the plans. The handle is made
+// with the first kernel, so never while a stream is captured.
 struct Session {
   std::mutex mutex;
   DnnHandle handle = nullptr;
-  // By signature: networks repeat their layers, and some plans compile a kernel. They live as long as their
-  // kernels.
+  // By signature: networks repeat their layers, and some plans compile a kernel. A plan lives as long as a
+  // kernel uses it.
   std::map<std::string, std::weak_ptr<const DnnPlan>> plans;
   // The engines of the last graph, with its signature: a measuring process asks for one after the other.
   std::string last;
@@ -95,7 +95,8 @@ class GraphKernel final : public Kernel {
   Session& session_;
   const std::shared_ptr<const DnnGraph> graph_;
   const std::shared_ptr<const DnnPlan> plan_;
-  // The addresses of the last call, bound: most calls have those of the call before.
+  // The addresses of the last call, and the variant pack that binds them: most calls have the addresses of
+  // the call before.
   std::vector<void*> packed_;
   std::optional<DnnDescriptor> pack_;
 };

@@ -22,7 +22,7 @@ constexpr int kInfinitePadding = 1;   // cudnnPaddingMode_t, of -infinity
 constexpr int kLayerNorm = 0;         // cudnnBackendNormMode_t
 constexpr int kInference = 0;         // cudnnBackendNormFwdPhase_t
 
-// The library reads vectors of so many bytes where the address allows it.
+// The library reads vectors of this many bytes where the address allows it.
 constexpr int64_t kVectorBytes = 16;
 
 // The number of a tensor to the library, which some engines expect to be positive.
@@ -32,7 +32,8 @@ int TypeOf(DLDataType dtype) {
   if (dtype.code == kDLFloat && dtype.bits == 32) return kFloat32;
   if (dtype.code == kDLFloat && dtype.bits == 16) return kFloat16;
   if (dtype.code == kDLBfloat && dtype.bits == 16) return kBfloat16;
-  TVM_FFI_THROW(ValueError) << "cuDNN's operations are given no " << DTypeName(dtype);
+  TVM_FFI_THROW(ValueError) << "cuDNN's operations take float32, float16 and bfloat16, not "
+                            << DTypeName(dtype);
   TVM_FFI_UNREACHABLE();
 }
 

@@ -1,4 +1,4 @@
-// A graph of cuDNN's operations on tensors, which one engine computes in one go.
+// A graph of cuDNN's operations on tensors, which one engine computes as a whole.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,8 @@ class DnnGraph {
   // The finalized operation graph. It reads descriptors of this object.
   DnnDescriptor Finalized(const DnnDevice& device) const;
 
-  // Equal for graphs whose plans can be used for each other: all but buffers and the values of numbers.
+  // Equal for graphs that can use each other's plans. It has everything but the buffers and the values of
+  // numbers.
   const std::string& signature() const { return signature_; }
 
   // The tensors that a variant pack binds, and their addresses in a call; buffers[i] is the address of buffer

@@ -22,7 +22,7 @@ constexpr int kReducedPrecisionReduction = 2;
 constexpr int kNondeterministic = 4;
 
 constexpr size_t kKnobTypes = 44;  // CUDNN_KNOB_TYPE_COUNTS
-// So many configurations are finalized as plans, some of which compile a kernel.
+// The most configurations that are finalized as plans: some of them compile a kernel.
 constexpr int kMostPlans = 24;
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 

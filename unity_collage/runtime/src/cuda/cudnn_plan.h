@@ -12,9 +12,10 @@
 
 namespace collage::cuda {
 
-// What a plan has to keep to.
+// The requirements of a plan.
 struct DnnDemands {
-  // Of the engines that can run the graph, by the order of the heuristics, which one: 0 is the first.
+  // The position of the engine among those that can run the graph, in the order of the heuristics; 0 is the
+  // first.
   int64_t algorithm = 0;
   // Whether products of float32 numbers must not be rounded to fewer bits (TensorFloat-32).
   bool exact = true;
@@ -47,11 +48,12 @@ class DnnEngines {
   const bool exact_;
   const DnnDescriptor operations_;
   std::vector<std::shared_ptr<const DnnPlan>> plans_;
-  // What a mode of the heuristics recommends, what is next in it, and how many modes were asked.
+  // What the last asked mode of the heuristics recommends, which of it is next, and how many modes were
+  // asked.
   std::vector<DnnDescriptor> recommended_;
   size_t next_ = 0, modes_ = 0;
   int planned_ = 0;
-  // The names of configurations: both modes may recommend the same.
+  // The names of the configurations that were tried: both modes may recommend the same one.
   std::set<std::string> tried_;
   std::string refusal_;
 };

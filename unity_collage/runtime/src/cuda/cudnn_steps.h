@@ -9,7 +9,8 @@
 
 namespace collage::cuda {
 
-// A convolution with its bias and post-operations, an attention, a pooling or a layer normalization.
+// The graph of a step: a convolution with its bias and post-operations, an attention, a pooling or a layer
+// normalization.
 std::unique_ptr<DnnGraph> GraphOf(const Step& step);
 
 DnnDemands DemandsOf(const Step& step);

@@ -49,8 +49,9 @@ class DeviceClock {
   DeviceClock& operator=(const DeviceClock&) = delete;
   ~DeviceClock();
 
-  // Seconds between two events around what `enqueue` enqueues, for each of `runs`; `prepare` is enqueued before each.
-  // The device waits until all is enqueued, so that no launch is late.
+  // Seconds between two events around what `enqueue` enqueues, for each of `runs`; `prepare` is enqueued
+  // before each. A kernel that waits keeps the device busy while the run is enqueued, so that no launch is
+  // late.
   std::vector<double> Spans(size_t runs, const std::function<void()>& prepare, const std::function<void()>& enqueue);
 
  private:

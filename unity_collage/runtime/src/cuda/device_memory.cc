@@ -18,7 +18,7 @@ class AllocatingWhileCapturing {
   int mode_ = kCaptureRelaxed;
 };
 
-// A stream, or the capture of a stream: the number of a capture is never used again.
+// A stream, or the capture of a stream: CUDA does not use the number of a capture again.
 using User = std::pair<Stream, unsigned long long>;
 
 User UserOf(Stream stream) {

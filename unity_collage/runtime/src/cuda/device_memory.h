@@ -23,9 +23,10 @@ class DeviceBuffer {
   size_t nbytes_ = 0;
 };
 
-// At least `nbytes` bytes of scratch memory for kernels on `stream`, aligned to 256 bytes. Kernels of one stream run
-// one after the other, so they share it. While the stream is captured, the graph gets memory of its own: it may be
-// launched on any stream later. Memory is only ever added, and 10,000 calls need no more than one.
+// At least `nbytes` bytes of scratch memory for kernels on `stream`, aligned to 256 bytes. Kernels of one
+// stream run one after the other, so they share it. While the stream is captured, the graph gets memory of
+// its own: it may be launched on any stream later. Memory is only added, when a call needs more than all
+// calls before: repeated calls need no more than one.
 std::byte* Scratch(Stream stream, size_t nbytes);
 
 }  // namespace collage::cuda

@@ -14,7 +14,7 @@ constexpr size_t kDeviceAlignment = 256;
 
 size_t Aligned(size_t nbytes) { return (nbytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
 
-// What a program has on the device.
+// What a program keeps on the device.
 struct Loaded {
   std::vector<DeviceBuffer> constants;
   std::vector<std::unique_ptr<Kernel>> kernels;
@@ -27,7 +27,7 @@ class DeviceProgram final : public Executable {
  public:
   DeviceProgram(const Program& program, const std::byte* constants, MakeKernel make)
       : program_(program), constants_(constants), make_(make), temporaries_(PlaceTemporaries(program)) {
-    // Libraries want their operands aligned as the device aligns its memory.
+    // Libraries expect operands that are aligned like the device's own memory.
     int64_t end = 0;
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       if (program.buffers[i].place != Place::kTemporary) continue;

@@ -7,7 +7,7 @@
 
 namespace collage::cuda {
 
-// Keeps the stream busy for so many nanoseconds, so that what is enqueued meanwhile starts without a gap.
+// Keeps the stream busy for this many nanoseconds, so that what is enqueued meanwhile starts without a gap.
 void LaunchWait(uint64_t nanoseconds, Stream stream);
 
 // A kernel of one thread that returns at once.

@@ -21,7 +21,7 @@ using tvm::ffi::Function;
 using tvm::ffi::Tensor;
 
 constexpr size_t kRunsPerTurn = 5;
-constexpr double kFewTurns = 3;  // so many turns of a slow kernel fit into its budget
+constexpr double kFewTurns = 3;      // how many turns of a slow kernel fit into its budget
 constexpr double kNoisy = 0.1;       // half the width of an interval, as a share of its estimate
 constexpr double kIdle = 0.2;        // seconds after which a device may have lowered its clock
 constexpr double kAwake = 0.02;      // seconds of work after which it has raised it
@@ -56,7 +56,8 @@ void WakeUp(const OwnStream& stream) {
   awake = Clock::now();
 }
 
-// What two events measure around a kernel that does nothing: no cost of a kernel.
+// Seconds between two events around a kernel that does nothing. They are no part of a kernel's cost, and are
+// subtracted.
 double EmptySpan(DeviceClock* clock, Stream stream) {
   const auto spans = [&] { return clock->Spans(2 * kRunsPerTurn, [] {}, [&] { LaunchNothing(stream); }); };
   spans();
@@ -78,7 +79,7 @@ class Runner {
     }
   }
 
-  // A run that does not count, and says how many fit into a turn.
+  // Two runs that do not count. The second one shows how many runs fit into a turn.
   void WarmUp(DeviceClock* clock, DeviceCache* cache, Stream stream, const Limits& limits) {
     Run(clock, cache, stream, 1);
     const double fitting = limits.max_seconds / (kFewTurns * Run(clock, cache, stream, 1).front());
@@ -105,7 +106,7 @@ class Runner {
   Interval interval{0, 0, 0};
 
  private:
-  static constexpr double kLeast = 1e-8;  // a cost is never nothing
+  static constexpr double kLeast = 1e-8;  // a cost is never zero
 
   std::vector<double> Run(DeviceClock* clock, DeviceCache* cache, Stream stream, size_t runs) {
     const Clock::time_point begin = Clock::now();
@@ -123,8 +124,8 @@ class Runner {
   double spent_ = 0;
 };
 
-// Stops runners whose budget is used or that are certainly slower than the fastest; all, once the others are known
-// well enough.
+// Stops runners whose budget is used or that are certainly slower than the fastest. Returns whether another
+// round is needed: not once the intervals of all others are narrow enough.
 bool Eliminate(std::vector<Runner>* runners, const Limits& limits) {
   bool few = false;
   for (Runner& runner : *runners) {
@@ -145,7 +146,8 @@ bool Eliminate(std::vector<Runner>* runners, const Limits& limits) {
   return more;
 }
 
-// For each function the seconds of each run, and whether they are doubtful. Every function runs a few times at least.
+// For each function the seconds of each run, and whether they are too noisy to be trusted. Every function is
+// timed at least once.
 Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm, double percentile,
                        double confidence, double tolerance, int64_t min_runs, int64_t max_runs, double max_seconds,
                        int64_t evict_bytes) {
@@ -177,7 +179,7 @@ Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<
   return timed;
 }
 
-// Seconds of a run of a graph with so many kernels that do nothing.
+// Seconds of one run of a graph with `kernels` kernels that do nothing.
 double GraphSeconds(DeviceClock* clock, const OwnStream& stream, size_t kernels) {
   Graph graph = nullptr;
   GraphExec exec = nullptr;
@@ -193,7 +195,7 @@ double GraphSeconds(DeviceClock* clock, const OwnStream& stream, size_t kernels)
   return seconds;
 }
 
-// Seconds of one more kernel in a graph, besides what the kernel itself takes.
+// How many seconds one more kernel adds to a graph, not counting the time of the kernel itself.
 double LaunchSeconds() {
   const OwnStream stream;
   DeviceClock clock(stream);
