@@ -50,12 +50,12 @@ void Call(const Function& function, Matrix* x, Matrix* result) {
   function(&from, &to);
 }
 
-// The element at row i, column j, in the layout that a backend is told.
+// The element at row i, column j, in the layout that the backend is given.
 using ElementReader = std::function<double(const Matrix&, int64_t, int64_t)>;
 
 double ReadElement(const Matrix& matrix, int64_t i, int64_t j) { return matrix.At(i, j); }
 
-// The product of two matrices in a backend's terms.
+// How a backend is asked for the product of two matrices.
 struct Product {
   std::string primitive, a, b, c;
   // Dims and strides: of c, of b, and of a or each of its fields.
@@ -68,7 +68,8 @@ struct Product {
   ElementReader read_source = ReadElement, read_weights = ReadElement;
 };
 
-// Images of one pixel: only the middle of a 3x3 filter meets them, so the convolution is a product.
+// Images of one pixel: only the middle tap of a 3x3 filter lies on the pixel, so the convolution is a
+// product.
 Product OneByOne(const std::string& primitive, const std::string& attrs) {
   const std::string image = R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])";
   Product product{primitive, "src", "weights", "dst", image};

@@ -1,4 +1,4 @@
-// What one running call needs for itself: memory handles and a stream.
+// What each running call has for itself: memory handles and a stream.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace collage::onednn {
 
 class Context {
  public:
-  // `temporaries` are the offsets of temporaries in the workspace. Behind them is the scratchpad, which one
-  // step after the other uses.
+  // `temporaries` are the offsets of temporaries in the workspace. Behind them is the scratchpad, which the
+  // steps use one after the other.
   Context(const Program& program, const std::vector<CompiledStep>& steps, const std::byte* constants,
           const std::vector<int64_t>& temporaries);
 

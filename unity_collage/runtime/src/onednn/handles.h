@@ -29,11 +29,11 @@ using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 using PrimitiveAttr = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PostOpList = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 
-// The CPU; one for the process.
+// The engine of the CPU; there is one for the process.
 dnnl_engine_t Engine();
 
 Stream MakeStream();
-// A memory over `data`, which may be null when it is set before use.
+// A memory object over `data`, which may be null if the address is set before use.
 Memory MakeMemory(const_dnnl_memory_desc_t desc, void* data);
 Primitive MakePrimitive(const_dnnl_primitive_desc_t desc);
 MemoryDesc CopyDesc(const_dnnl_memory_desc_t desc);

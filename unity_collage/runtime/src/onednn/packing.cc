@@ -27,7 +27,7 @@ AlignedBuffer Reordered(const_dnnl_memory_desc_t plain, const std::byte* plain_d
   return storage;
 }
 
-// How weights are stored before and after.
+// How weights are stored before and after packing.
 struct Layouts {
   MemoryDesc plain, packed;
 };

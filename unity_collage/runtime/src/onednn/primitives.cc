@@ -64,7 +64,8 @@ dnnl_status_t Deconvolution(const Request& r, dnnl_primitive_desc_t* made) {
 dnnl_status_t Pooling(const Request& r, dnnl_primitive_desc_t* made) {
   const Window w(r);
   const std::vector<int64_t> kernel = r.step.attrs.Ints("kernel");
-  if (kernel.size() != w.strides.size()) TVM_FFI_THROW(ValueError) << "'kernel' needs a number a spatial dim";
+  if (kernel.size() != w.strides.size())
+    TVM_FFI_THROW(ValueError) << "'kernel' needs a number for each spatial dim";
   return dnnl_pooling_forward_primitive_desc_create(
       made, Engine(), kInference, r.Algorithm("max"), r["src"], r["dst"], w.strides.data(), kernel.data(),
       w.dilates.data(), w.padding_l.data(), w.padding_r.data(), r.attribute);
@@ -141,7 +142,7 @@ dnnl_status_t Resampling(const Request& r, dnnl_primitive_desc_t* made) {
   const std::vector<float> factors =
       r.step.attrs.Has("factors") ? r.step.attrs.Floats("factors") : std::vector<float>();
   if (!factors.empty() && factors.size() != SpatialDims(r))
-    TVM_FFI_THROW(ValueError) << "'factors' needs a number a spatial dim";
+    TVM_FFI_THROW(ValueError) << "'factors' needs a number for each spatial dim";
   return dnnl_resampling_forward_primitive_desc_create(
       made, Engine(), kInference, Algorithm("resampling", r.step.attrs.Text("algorithm")),
       factors.empty() ? nullptr : factors.data(), r["src"], r["dst"], r.attribute);

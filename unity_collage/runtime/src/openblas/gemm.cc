@@ -46,7 +46,8 @@ int64_t BroadcastStride(int64_t dim, int64_t stride, int64_t wanted) {
 
 CBLAS_TRANSPOSE Transposed(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-// Into how many blocks each product of a batch is cut: into one when the batch alone keeps all threads busy.
+// Into how many blocks each product of a batch is cut: only one if the products of the batch alone keep all
+// threads busy.
 int64_t BlocksPerProduct(int64_t batch, int threads) {
   return batch % threads == 0 || batch >= 4 * threads ? 1 : threads;
 }

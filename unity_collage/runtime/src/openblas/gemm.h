@@ -1,4 +1,4 @@
-// c = alpha * a @ b + beta * c, or + bias: one step, cut into tasks for the pool.
+// c = alpha * a @ b + beta * c, or alpha * a @ b + bias: one step, cut into tasks for the pool.
 #pragma once
 
 #include <optional>

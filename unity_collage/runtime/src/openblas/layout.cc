@@ -20,7 +20,7 @@ Matrix AsMatrix(const std::string& name, const View& view) {
   if (rank < 2) TVM_FFI_THROW(ValueError) << "'" << name << "' has fewer than two dims";
   Matrix m{
       view.dims[rank - 2], view.dims[rank - 1], view.strides[rank - 2], view.strides[rank - 1], false, 0};
-  // The stride of a dim of one element has no meaning.
+  // The stride of a dim with one element has no meaning.
   m.transposed = m.col_stride != 1 && m.cols != 1;
   const int64_t length = m.transposed ? m.rows : m.cols;
   const int64_t lines = m.transposed ? m.cols : m.rows;

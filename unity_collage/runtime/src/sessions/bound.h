@@ -1,4 +1,4 @@
-// What a request of a runtime is bound to, so that equal tensors are not bound again.
+// The tensors that a runtime's request is bound to, so that equal tensors are not bound again.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -17,8 +17,8 @@ class Bound {
  public:
   explicit Bound(size_t count) : tensors_(count) {}
 
-  // Whether position `i` is bound to other memory, another type or shape than that of `tensor`, which it is
-  // bound to now.
+  // Notes that position `i` is bound to `tensor`. Returns whether it was bound to other memory, another type
+  // or another shape before.
   bool Changes(size_t i, const DLTensor& tensor) {
     Tensor& bound = tensors_[i];
     void* data = DataOf(tensor);
@@ -31,7 +31,7 @@ class Bound {
     return true;
   }
 
-  // Nothing is known of any position.
+  // From here on it is not known what any position is bound to.
   void Forget() {
     for (Tensor& bound : tensors_) bound.is_bound = false;
   }

@@ -17,7 +17,8 @@
 namespace collage::sessions {
 namespace {
 
-// Its types in the order of its numbers, from 1 on; strings and complex numbers have no counterpart here.
+// The types of ONNX Runtime by their numbers, which begin at 1. Strings and complex numbers have no
+// counterpart here.
 constexpr std::array<DLDataType, 17> kTypes = {{
     {},
     {kDLFloat, 32, 1},
@@ -65,7 +66,7 @@ class Api {
   const ort::Env* env() const { return env_; }
   const ort::MemoryInfo* memory() const { return memory_; }
 
-  // Calls a function that tells whether it failed; throws with its reason.
+  // Calls a function that returns a status; throws with its reason if it failed.
   template <typename... Args>
   void Do(ort::Position position, Args... args) const {
     Check(Call<Args...>(position, args...));
@@ -114,7 +115,7 @@ using Value = std::unique_ptr<ort::Value, Releases<ort::Value, ort::kReleaseValu
 using Binding = std::unique_ptr<ort::IoBinding, Releases<ort::IoBinding, ort::kReleaseIoBinding>>;
 using Info = std::unique_ptr<ort::TensorInfo, Releases<ort::TensorInfo, ort::kReleaseTensorInfo>>;
 
-// A tensor on borrowed memory.
+// A tensor over memory that it does not own.
 Value Borrowed(const DLTensor& tensor) {
   ort::Value* value = nullptr;
   TheApi().Do<const ort::MemoryInfo*, void*, size_t, const int64_t*, size_t, int, ort::Value**>(
@@ -136,14 +137,15 @@ Allocated Described(ort::Value* value) {
   Allocated result{std::vector<int64_t>(ndim), {}, nullptr};
   api.Do<const ort::TensorInfo*, int64_t*, size_t>(ort::kGetDimensions, made, result.shape.data(), ndim);
   if (type < 0 || type >= static_cast<int>(kTypes.size()) || kTypes[type].bits == 0)
-    TVM_FFI_THROW(TypeError) << "a result of ONNX Runtime is of its type " << type;
+    TVM_FFI_THROW(TypeError)
+        << "a result of ONNX Runtime has an element type that is not supported: its number " << type;
   result.dtype = kTypes[type];
   api.Do<ort::Value*, void**>(ort::kGetTensorMutableData, value, &data);
   result.data = data;
   return result;
 }
 
-// What one call at a time is bound to.
+// The bindings of a call; no other call uses them at the same time.
 struct Request {
   Request(ort::OrtSession* session, size_t inputs, size_t outputs) : inputs(inputs), outputs(outputs) {
     ort::IoBinding* made = nullptr;

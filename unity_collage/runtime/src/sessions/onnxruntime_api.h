@@ -1,5 +1,5 @@
-// The functions of ONNX Runtime's C interface that are called here: its table of functions grows at the end
-// only.
+// The functions of ONNX Runtime's C interface that are called here. New versions add functions only at the
+// end of the table, so the positions stay valid.
 #pragma once
 
 #include <cstddef>

@@ -45,10 +45,11 @@ DLDataType DTypeOf(int type) {
   for (const auto& [same, dtype] : kTypes) {
     if (same == type) return dtype;
   }
-  TVM_FFI_THROW(TypeError) << "a result of OpenVINO is of its type " << type;
+  TVM_FFI_THROW(TypeError) << "a result of OpenVINO has an element type that is not supported: its number "
+                           << type;
 }
 
-// Types of its own without a destructor: each has a function that frees it.
+// Destroys an object of OpenVINO's C interface, which has a function for each type.
 template <typename T, void (*ov::Api::*kFree)(T*)>
 struct Frees {
   void operator()(T* object) const { (TheApi().*kFree)(object); }
@@ -58,7 +59,7 @@ using Request = std::unique_ptr<ov::InferRequest, Frees<ov::InferRequest, &ov::A
 using Read = std::unique_ptr<ov::Model, Frees<ov::Model, &ov::Api::free_model>>;
 using Compiled = std::unique_ptr<ov::CompiledModel, Frees<ov::CompiledModel, &ov::Api::free_compiled>>;
 
-// It finds its plug-ins on the disk, which takes a while.
+// Made once: it looks for OpenVINO's plug-ins on the disk, which takes long.
 ov::Core* TheCore() {
   static ov::Core* core = [] {
     ov::Core* made = nullptr;
@@ -68,7 +69,7 @@ ov::Core* TheCore() {
   return core;
 }
 
-// A tensor on borrowed memory.
+// A tensor over memory that it does not own.
 Tensor Borrowed(const DLTensor& tensor) {
   ov::Tensor* made = nullptr;
   Check(TheApi().borrow(TypeOf(tensor.dtype), {tensor.ndim, tensor.shape}, DataOf(tensor), &made));
@@ -120,7 +121,7 @@ class OpenVinoSession final : public Session {
 
   void Run(const std::vector<DLTensor*>& inputs,
            const std::function<void(const std::vector<Allocated>&)>& take) final {
-    const auto bound = Take(&allocating_);  // an output that was bound stays bound
+    const auto bound = Take(&allocating_);  // a request of its own kind: an output that was bound stays bound
     Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
     bound->inputs.Forget();
     Check(TheApi().infer(bound->request.get()));

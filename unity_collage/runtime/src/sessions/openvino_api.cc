@@ -7,7 +7,7 @@
 namespace collage::sessions::ov {
 namespace {
 
-// Messages of OpenVINO repeat where in its sources each was written.
+// The text of a message of OpenVINO, without the lines that name a place in its sources.
 std::string FirstLines(const std::string& text) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {

@@ -24,7 +24,7 @@ struct Version {
   const char* description;
 };
 
-// Its element types by their numbers there.
+// OpenVINO's element types, with its numbers.
 enum ElementType : int {
   kBoolean = 1,
   kBFloat16 = 2,

@@ -32,13 +32,13 @@ class Session {
                    const std::function<void(const std::vector<Allocated>&)>& take) = 0;
 };
 
-// A model as the user has it, in ONNX's format.
+// A model in ONNX's format.
 struct Model {
   const std::byte* data;
   size_t nbytes;
   // The names of its inputs and outputs, in the order of the tensors of a call.
   std::vector<std::string> inputs, outputs;
-  // Options of the runtime by their names there.
+  // Options of the runtime, by the runtime's names for them.
   std::map<std::string, std::string> settings;
   int threads;
 };

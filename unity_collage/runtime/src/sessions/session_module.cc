@@ -73,7 +73,7 @@ class SessionFunction {
     std::lock_guard<std::mutex> lock(mutex_);
     const int threads = NumThreads();
     if (session_ == nullptr || model_.threads != threads) {
-      session_ = nullptr;  // weights are not kept twice
+      session_ = nullptr;  // first, so that weights are not kept twice
       model_.threads = threads;
       session_ = Within(name_, [&] { return std::shared_ptr<Session>(runtime_->open(model_)); });
     }
