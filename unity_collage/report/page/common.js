@@ -1,5 +1,5 @@
 "use strict";
-// What the page of a plan and that of two plans have in common.
+// What the page of a plan and the page of two plans share.
 const all = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 
@@ -24,9 +24,9 @@ function duration(seconds) {
 const percent = (part) => (part > 0 && part < 0.001 ? "<0.1%" : `${(part * 100).toFixed(1)}%`);
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
-// In a backend's place: what needs no kernel.
+// Stands in the place of a backend for values that need no kernel.
 const VIEW = "view";
-// Views are grey; the other colours differ for the colour-blind too.
+// Views are grey. Colour-blind readers can tell the six other colours apart.
 const colorOf = (backend, backends) => `var(--c${backend === VIEW ? 6 : backends.filter((other) => other !== VIEW).indexOf(backend) % 6})`;
-// Each page says which colour a backend has.
+// Each page defines color(backend).
 const dot = (backend) => el("span", { class: "dot", style: `background:${color(backend)}` });

@@ -1,4 +1,4 @@
-// The address behind # names a part by the last value that it computes, main:r5: a choice is a link.
+// The address behind # names a part by the last value that it computes, such as main:r5. So each choice has a link.
 const functions = Object.keys(all.functions);
 const SAME = "same kernel";
 let name, plans, backends = [];
@@ -55,7 +55,7 @@ function showStrips() {
   }
 }
 
-// One kernel of each plan is a stop of the tab key; arrows go from there.
+// The tab key stops at one kernel of each plan; the arrow keys move from there.
 function setStop(link) {
   if (!link) return;
   for (const other of link.parentElement.children) other.setAttribute("tabindex", other === link ? 0 : -1);
@@ -102,7 +102,7 @@ function shownParts() {
   return at("order").value === "difference" ? rows.sort((a, b) => Math.abs(b.seconds) - Math.abs(a.seconds)) : rows;
 }
 
-// Enter in the field of the search chooses one part after the other.
+// Enter in the search field chooses the next part that is shown.
 function chooseNext() {
   const rows = shownParts();
   if (rows.length) location.hash = address(rows[(rows.indexOf(chosen()) + 1) % rows.length]);

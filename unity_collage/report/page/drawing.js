@@ -1,8 +1,9 @@
-// Where everything of the picture is. The report has the places from left to right; rows, columns and the height of
-// unfolded blocks are computed here, since they change with a click.
+// Where each part of the picture is. The report has the horizontal places. Rows, columns and the height of unfolded
+// blocks are computed here, since they change with a click.
 const BOX = 42, ROW_GAP = 28, COPY_GAP = 18, HEAD = 22, FOOT = 10, COLUMN_GAP = 72;
 
-// Two folds are the same if they are of one frame and begin at one kernel: a block inside a repeated block is several.
+// Two folds are the same if they have the same frame and the same first kernel: each copy of a block has folds of its
+// own.
 const foldKey = (item, shift) => `${item.frame}:${item.first + shift}`;
 
 function drawing(picture, unfolded, aspect) {
@@ -30,7 +31,8 @@ function heightOf(picture, item, shift, unfolded) {
 
 const stacked = (heights) => heights.reduce((sum, height) => sum + height, 0) + Math.max(heights.length - 1, 0) * ROW_GAP;
 
-// The first row of each column, so that the whole fits a window of this aspect (width over height) best.
+// The first row of each column. Their number is the one with which the whole picture can be shown largest in a window
+// of this aspect (width over height).
 function columnsOf(frame, heights, aspect) {
   const total = stacked(heights), crossing = crossings(frame);
   const scale = (number) => Math.min(aspect / (number * (frame.width + COLUMN_GAP)), 1 / (total / number));
@@ -43,7 +45,7 @@ function columnsOf(frame, heights, aspect) {
     const target = (total * column) / number, slack = Math.max((total / number) * 0.05, 3 * (BOX + ROW_GAP));
     const near = ends.map((end, row) => row).filter((row) => Math.abs(ends[row] - target) <= slack);
     const nearest = ends.findIndex((end) => end >= target);
-    // A little earlier or later fewer lines may go from one column to the next.
+    // Of the rows nearby, the one after which the fewest lines cross to the next column.
     const best = near.reduce((a, b) => (crossing[b] < crossing[a] ? b : a), nearest);
     if (best >= starts[starts.length - 1] && best + 1 < heights.length) starts.push(best + 1);
   }
@@ -66,7 +68,7 @@ function rowsOf(frame) {
   return found;
 }
 
-// Places a frame whose upper left corner is at `corner`; answers its width and height.
+// Places a frame whose upper left corner is at `corner`; returns its width and height.
 function placed(picture, frame, shift, unfolded, corner, columns, found) {
   const heights = measure(picture, frame, shift, unfolded), rowOf = rowsOf(frame), rows = [];
   let column = -1, y = 0, height = 0;
@@ -118,7 +120,8 @@ function placeItem(picture, item, shift, unfolded, at, found) {
 
 const curve = (x, y, toX, toY) => (x === toX ? `M${x} ${y}V${toY}` : `M${x} ${y}C${x} ${(y + toY) / 2} ${toX} ${(y + toY) / 2} ${toX} ${toY}`);
 
-// Lines bend between rows only, so they do not run through boxes. Between columns they go through the gutter.
+// Lines bend only between rows, so they do not cross boxes. From one column to the next they go through the gap between
+// columns.
 function route(from, to, bends, rows, gutter) {
   let path = `M${from.x} ${from.bottom}V${rows[from.row].bottom}`, x = from.x;
   const xs = [...bends, null];

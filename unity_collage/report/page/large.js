@@ -1,9 +1,9 @@
-// Pictures of many kernels. All of them are an outline of few elements; only what is in sight, and near enough to be
-// read, has elements of its own, as all of a small picture has.
+// Pictures of many kernels. An outline of few elements shows all kernels. Only a kernel that is in sight, and large
+// enough to be read, has elements of its own; in a small picture every kernel has.
 const MOST_WHOLE = 600, CHUNK = 100;
 let isLarge = false, outline = null, detail = null, drawn = null, places = new Map(), pale = new Set();
 
-// Paths of at most CHUNK parts each, so that those out of sight are not painted.
+// Paths of at most CHUNK parts each, so that the browser does not paint paths that are out of sight.
 function paths(parts, attributes) {
   const found = [];
   for (let first = 0; first < parts.length; first += CHUNK) {
@@ -39,9 +39,9 @@ function redrawOutline() {
 
 const inside = (box, area) => box.x < area.right && box.x + box.width > area.left && box.y < area.bottom && box.y + box.height > area.top;
 
-// Called when the view has changed: with elements of their own are the kernels in sight, the chosen one and the stop of
-// the tab key. In a drag a little more than what is in sight is drawn, so that not every step draws; a jump to
-// another place, such as a click in the table, draws what is in sight only, since the user waits for it.
+// Called when the view has changed. The kernels in sight, the chosen one and the one at which the tab key stops get
+// elements of their own. A drag also draws what is near, so that not every step draws again. A jump to another place,
+// such as a click in the table, draws only what is in sight, since the user waits for it.
 function drawInSight(isChanged) {
   const { width, height } = shape.window, isNear = view.scale >= READABLE;
   const sight = { left: -view.x / view.scale, top: -view.y / view.scale, right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };
@@ -62,7 +62,7 @@ function drawDetail(wanted, isNear) {
   const added = wanted.map((box) => known.get(box.kernel) || kernelBox(box, most));
   wanted.forEach((box, index) => boxes.set(box.kernel, added[index]));
   drawLines(isNear ? shape.lines.filter(({ from, to }) => numbers.has(from) || numbers.has(to)) : []);
-  // What is there already stays where it is: it may have the focus.
+  // Elements that are there already are not moved: one may have the focus.
   detail.append(...added.filter((element) => !element.isConnected));
   if (!stop || !stop.isConnected) setStop(added[0] || null);
   classify();
@@ -75,7 +75,7 @@ function drawLines(wanted) {
   detail.prepend(...lines.map((line) => line.element).filter((element) => !element.isConnected));
 }
 
-// Far from it a kernel has no element that could be clicked: the nearest one within a few pixels is chosen.
+// At a small scale kernels have no elements to click: the nearest kernel within REACH pixels is chosen.
 const REACH = 8;
 
 function chooseAt(event) {

@@ -1,10 +1,11 @@
-// Predicted against measured. The report has all figures; here only those of equal kernels are added.
+// Predicted and measured times side by side. The report has all figures; only sums over kernels are computed here.
 const signed = (seconds) => (seconds ? `${seconds < 0 ? "-" : "+"}${duration(Math.abs(seconds))}` : "0");
 const known = (value) => value !== null && value !== undefined;
 
 const hasTimes = () => Boolean(plan.in_place && plan.in_place.kernels.length);
 
-// What kernels take in place and what is predicted for them; null where not all of them have both.
+// What these kernels take in place, and what is predicted for that. Null if one of them was not timed; a figure is null
+// if one of them lacks it.
 function inPlace(some) {
   const times = some.map((kernel) => kernel.time);
   if (!times.length || times.some((time) => !time)) return null;
@@ -14,7 +15,7 @@ function inPlace(some) {
 
 const ratio = ({ seconds, predicted }) => (predicted ? `${(seconds / predicted).toFixed(2)}x` : "");
 
-// How far a row of the table is from its prediction.
+// Seconds between a row of the table and its prediction; -1 where one of them is not known.
 function deviation(group) {
   const times = inPlace(group);
   return times && known(times.predicted) ? Math.abs(times.seconds - times.predicted) : -1;
@@ -48,5 +49,5 @@ function showMeasured() {
   }));
 }
 
-// What is left of a run may be below 0, where medians add up to more than the median of the whole.
+// The rest of a run can be negative: the medians of the kernels may add up to more than the median of the run.
 const lasting = (seconds) => (seconds > 0 ? duration(seconds) : signed(seconds));

@@ -1,4 +1,4 @@
-// Memory over the run: a column for each kernel, in the order in which they run. Below the line are the weights.
+// Memory over the run: a column for each kernel, in the order in which they run. The line shows the weights.
 function bytes(number) {
   for (const [unit, factor] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
     if (number >= factor) return `${(number / factor).toFixed(number < 10 * factor ? 2 : 1)} ${unit}`;
@@ -21,7 +21,7 @@ function curveOf(memory, space, most) {
   const of = new Map(kernels.filter((k) => k.function).map((k) => [k.function, k]));
   const peak = Math.max(...space.curve);
   const size = Math.max(1, Math.ceil(space.curve.length / MOST_PARTS)), shown = [];
-  // Of as many kernels as can still be seen as one column, that which holds most.
+  // Where there are more kernels than columns, each column shows the one of its kernels at which most memory is in use.
   for (let first = 0; first < space.curve.length; first += size) {
     let most = first;
     for (let other = first; other < Math.min(first + size, space.curve.length); other++) if (space.curve[other] > space.curve[most]) most = other;

@@ -1,4 +1,5 @@
-// The address behind # names a kernel by one of its bindings, main:lv3: a choice is a link, and a link can be sent.
+// The address behind # names a kernel by one of its bindings, such as main:lv3. So each choice has a link that can be
+// sent.
 const functions = Object.keys(all);
 let name, plan, candidates, kernels;
 
@@ -51,7 +52,8 @@ function showHead() {
   }));
 }
 
-// One part for each kernel, or for as many together as can still be seen.
+// One part for each kernel. Where there are more than MOST_PARTS kernels, a part stands for several, so that it can be
+// seen.
 const MOST_PARTS = 500;
 const kernelsAPart = () => Math.max(1, Math.ceil(kernels.length / MOST_PARTS));
 
@@ -66,13 +68,13 @@ function showStrip() {
   }));
 }
 
-// The kernels that the form asks for.
+// The kernels that match the form.
 function asked() {
   const backend = at("backend").value, text = at("find").value.trim().toLowerCase();
   return kernels.filter((kernel) => (!backend || kernel.candidate.backend === backend) && kernel.text.includes(text));
 }
 
-// Values by what a key says of them, in the order of the first of each.
+// Values by their key, in the order in which the keys first occur.
 function groupedBy(key, some) {
   const found = new Map();
   for (const one of some) {
@@ -90,7 +92,7 @@ function groups() {
   return by ? rows.sort((a, b) => by(b) - by(a)) : rows;
 }
 
-// A longer table is shown in parts: a browser takes seconds for thousands of rows.
+// The most rows that are shown at once: a browser takes seconds for thousands of rows.
 const ROWS = 100;
 let rowsLeft = [];
 
@@ -108,7 +110,7 @@ function showList() {
   at("count").textContent = `${count(shown, "kernel")}, ${percent(plan.proof.seconds ? seconds / plan.proof.seconds : 0)} of the time`;
   at("kernels").tBodies[0].replaceChildren();
   rowsLeft = rows.map(({ group, seconds }) => () => {
-    // Of equal kernels the one that is nearest to losing stands for all.
+    // Of equal kernels, the one with the smallest margin stands for all.
     const first = group.reduce((a, b) => (margin(b) < margin(a) ? b : a));
     const { backend, label } = first.candidate;
     const link = el("a", { href: address(first) }, label);
@@ -249,7 +251,7 @@ function reasons(found) {
   return el("table", { "aria-label": "Reasons" }, el("tbody", null, ...rows));
 }
 
-// Seconds of a launch, and of the backends where it is another one.
+// The time of a launch, and the times of those backends whose launches take another time.
 function launchText() {
   const others = Object.entries(plan.launches || {}).map(([backend, seconds]) => `; ${backend} ${duration(seconds)}`);
   return duration(plan.proof.launch_seconds || 0) + others.join("");

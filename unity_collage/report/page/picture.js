@@ -2,7 +2,7 @@
 const svg = at("graph"), scene = at("scene");
 const unfolded = new Set();
 const view = { x: 0, y: 0, scale: 1 };
-// Below this scale texts are too small to be read: only the counts of blocks are left, larger.
+// Below this scale texts are too small to be read: only the counts of blocks are shown, enlarged.
 const READABLE = 0.3, NEAR = 0.85;
 let shape, boxes = new Map(), heads = new Map(), lines = [], stop = null, marked = null;
 
@@ -13,7 +13,7 @@ function draw(tag, attributes, ...children) {
   return made;
 }
 
-// Called when a function is opened: everything folded, all in sight.
+// Called when a function is opened: all blocks are folded, and the whole picture is in sight.
 function showPicture() {
   unfolded.clear();
   marked = null;
@@ -61,7 +61,7 @@ function widthOf(text, font) {
   return widths.get(key);
 }
 
-// As much of a text as the width allows; `head` is the part of it that is from the beginning.
+// As much of a text as the width allows. `head` is the share of the kept letters that is taken from its beginning.
 function clipped(text, width, font, head = 1) {
   if (widthOf(text, font) <= width) return text;
   const without = (letters) => {
@@ -103,13 +103,13 @@ function foldBox(fold) {
 
 function lineOf(line) {
   const { path, from, to, values, shift } = line, element = draw("path", { class: "line", d: path });
-  // The values of a block's first copy are not those of its others.
+  // `values` are those of a block's first copy: they have other names in the other copies.
   const told = shift ? [] : values.map((index) => `${plan.bindings[index].name}: ${plan.bindings[index].type}`);
   if (told.length) element.append(draw("title", null, told.join("\n")));
   return { of: line, element, from, to };
 }
 
-// The kernel that is drawn for this one: the same of the first copy, where its block is folded.
+// The kernel that is drawn for this one: where its block is folded, the same kernel of the first copy.
 function shownFor(number) {
   while (shape.standIn.has(number)) number = shape.standIn.get(number).kernel;
   return number;
@@ -151,7 +151,7 @@ function toggleAll() {
 
 function markPicture(kernel) {
   marked = kernel ? kernel.number : null;
-  // Of a large picture only what is in sight then is drawn, once.
+  // First, so that a large picture draws what is in sight only once.
   if (kernel) reveal(shownFor(marked));
   showMarked();
 }
@@ -162,7 +162,7 @@ function showMarked() {
   if (marked !== null && boxes.has(shownFor(marked))) setStop(boxes.get(shownFor(marked)));
 }
 
-// What is chosen, its lines, and what is pale.
+// Marks the chosen kernel and its lines, and the kernels that are pale.
 function classify() {
   const number = marked === null ? null : shownFor(marked);
   for (const [own, box] of boxes) {
@@ -172,7 +172,7 @@ function classify() {
   for (const line of lines) line.element.classList.toggle("on", number !== null && (line.from === number || line.to === number));
 }
 
-// Kernels that the form does not ask for are pale.
+// Kernels that do not match the form are pale.
 function markFound() {
   const found = new Set(asked().map((kernel) => shownFor(kernel.number))), before = pale;
   pale = new Set(shape.boxes.map((box) => box.kernel).filter((number) => !found.has(number)));
@@ -187,7 +187,7 @@ function showFound() {
   if (first) reveal(shownFor(first.number));
 }
 
-// Enter in the field of the search chooses one kernel after the other.
+// Enter in the search field chooses the next kernel that is found.
 function chooseNext() {
   const hits = found(), now = chosen();
   if (!hits.length) return;

@@ -1,4 +1,4 @@
-// The texts of a kernel, folded until somebody opens one: only then is it put into the page.
+// The texts of a kernel, folded. A text is put into the page only when the user opens it.
 function textsOf(kernel) {
   const { script, source } = kernel;
   const titles = [[script, "Operators as TVMScript"], [source, "What the program runs"]];
@@ -18,7 +18,8 @@ function shownText(title, text) {
   const shown = el("pre", { tabindex: "0", role: "region", "aria-label": title }, text);
   const copy = el("button", { type: "button" }, "Copy"), said = el("span", { class: "quiet", role: "status" });
   copy.addEventListener("click", () => {
-    // Not the clipboard's own interface, which files of a disk may not have. What is copied is seen to be selected.
+    // navigator.clipboard is not available to every page that is opened from a file. The user sees what is copied,
+    // since it is selected.
     getSelection().selectAllChildren(shown);
     said.textContent = document.execCommand("copy") ? " copied" : " selected: copy it with Ctrl+C";
   });

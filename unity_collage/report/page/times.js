@@ -1,9 +1,10 @@
-// Where the time goes: by block of the picture, by backend, or by kind of kernel. Together it is the cost of the plan.
+// Where the time goes: by block of the picture, by backend, or by kind of kernel. With launches and transitions, the
+// times add up to the cost of the plan.
 function together(some) {
   return { seconds: some.reduce((sum, k) => sum + k.seconds, 0), share: some.reduce((sum, k) => sum + k.share, 0) };
 }
 
-// The repeated blocks of the whole, and what is between them.
+// The repeated blocks of the picture, and the kernels between them.
 function blocks() {
   const found = [];
   let between = null;
@@ -48,13 +49,13 @@ function showTimes() {
   ].join("");
 }
 
-// Below the bar of the costs, where all of these kernels were timed.
+// The bar below the bar of costs, if all of these kernels were timed in place.
 function measuredBar(own, most) {
   const times = inPlace(own);
   return times && el("div", { class: "measured", title: `in place: ${duration(times.seconds)}`, style: `width:${(times.seconds / most) * 100}%` });
 }
 
-// One bar, a part for each backend.
+// One bar with a part for each backend.
 function parts(own, most) {
   const bar = el("div", { class: "parts" });
   for (const backend of plan.backends) {

@@ -1,16 +1,17 @@
-// Zoom and pan of the picture, by wheel, by drag, and by keys.
+// Zooming and panning of the picture: by wheel, by drag, and by keys.
 let touched = false;
 
 function look() {
   touched = true;
   scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
   svg.classList.toggle("far", view.scale < READABLE);
-  // Every element inherits a property, so that a change of it costs the style of all: a pan changes none.
+  // Every element inherits this property, so a change of it makes the browser compute all styles again. A pan does not
+  // change it.
   if (view.scale < READABLE) svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
   if (isLarge) drawInSight(false);
 }
 
-// Show what is between these corners as large as the window allows, but not larger than life.
+// Shows what is between these corners as large as the window allows, at a scale of 1 at most.
 function fitTo(left, top, right, bottom) {
   const { width, height } = shape.window, margin = 24;
   view.scale = Math.min(1, Math.max(width - 2 * margin, 1) / Math.max(right - left, 1), Math.max(height - 2 * margin, 1) / Math.max(bottom - top, 1));
@@ -24,10 +25,10 @@ function fit() {
   touched = false;
 }
 
-// A window of another size has other columns, unless somebody has chosen what to see.
+// Divides the picture into columns again for a window of another size, unless the user has chosen what is in sight.
 function resized() {
   const { width, height } = svg.getBoundingClientRect();
-  // A page that is printed has another size, too, and shows the whole by itself.
+  // A page that is being printed has another size, too, and showOnPaper shows the whole picture.
   if (!shape || touched || svg.hasAttribute("viewBox") || (width === shape.window.width && height === shape.window.height)) return;
   redraw();
   fit();
@@ -39,7 +40,7 @@ function fitKernels(numbers) {
   fitTo(Math.min(...own.map((b) => b.x)), Math.min(...own.map((b) => b.y)), Math.max(...own.map((b) => b.x + b.width)), Math.max(...own.map((b) => b.y + b.height)));
 }
 
-// Move a kernel into sight, near enough to be read.
+// Moves a kernel into sight, at a scale at which it can be read.
 function reveal(number) {
   const box = places.get(number), { width, height } = shape.window;
   if (!box) return;
@@ -66,15 +67,15 @@ function pan(x, y) {
   look();
 }
 
-// On paper the whole is shown, with its texts.
+// On paper the whole picture is shown, with its texts if they can be read.
 function showOnPaper() {
   svg.setAttribute("viewBox", `-12 -24 ${shape.width + 24} ${shape.height + 48}`);
   scene.removeAttribute("transform");
-  // The texts of a large picture would be too small there, too.
+  // The texts of a large picture would be too small on paper.
   svg.classList.toggle("far", isLarge);
 }
 
-// One kernel or block of the picture is a stop of the tab key; arrows go from there.
+// The tab key stops at one kernel or block of the picture; the arrow keys move from there.
 function setStop(element) {
   if (stop) stop.setAttribute("tabindex", -1);
   stop = element;
@@ -83,7 +84,7 @@ function setStop(element) {
 
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
-// The nearest kernel or block in this direction; what is far to the side counts as far.
+// The nearest kernel or block in this direction. The distance to the side counts twice.
 function neighbour(from, [dx, dy]) {
   const titles = shape.folds.map(({ key, x, y, width }) => ({ key, x, y, width, height: HEAD }));
   const own = from.dataset.kernel === undefined ? titles.find(({ key }) => key === from.dataset.fold) : places.get(Number(from.dataset.kernel));
