@@ -1,4 +1,4 @@
-# Chores that are not part of the package's build.
+# Tasks that are not part of the package's build.
 PYTHON ?= python
 NATIVE_BUILD ?= build/check-native
 
@@ -23,65 +23,65 @@ check:
 	$(MAKE) prose PYTHON=$(VENV)/bin/python
 	$(MAKE) docs PYTHON=$(VENV)/bin/python
 
-# The documentation as a site in build/site; a warning, such as one about a broken link, fails. With --quiet it would
-# not be counted. Needs the extra docs.
+# The documentation as a site in build/site. A warning, such as one about a broken link, is an error; with --quiet
+# warnings would not be counted. Needs the extra docs.
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'
 
-# The site of one version in $(SITES)/VERSION, in a menu with the versions that are there: make site VERSION=0.2.0
+# The site of one version in $(SITES)/VERSION. Its menu lists all versions that are in $(SITES): make site VERSION=0.2.0
 SITES ?= build/sites
 site:
 	$(PYTHON) scripts/versioned_site.py '$(VERSION)' '$(SITES)'
 
-# Spelling, and the prose of documents and docstrings, in seconds. Needs the extra dev.
+# Checks spelling, and the prose of documents and docstrings; takes seconds. Needs the extra dev.
 prose:
 	$(PYTHON) -m codespell_lib
 	$(PYTHON) scripts/prose.py
 
-# Run the notebook of examples/ in place, on an idle machine. Needs the extra docs.
+# Runs the notebook of examples/ and writes its output into it; the machine should be idle. Needs the extra docs.
 notebook:
 	$(PYTHON) scripts/run_notebook.py examples/tour.ipynb
 
-# The screenshots of docs/images: the report and the comparison of two plans. Compiles ResNet-50; needs chromium.
+# Makes the screenshots of docs/images: the report and the comparison of two plans. Compiles ResNet-50; needs chromium.
 images:
 	$(PYTHON) scripts/images.py docs/images
 
-# Build the native part with AddressSanitizer and UndefinedBehaviorSanitizer and run its check program.
+# Builds the native part with AddressSanitizer and UndefinedBehaviorSanitizer, and runs its check program.
 check-native:
 	cmake -S . -B $(NATIVE_BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCOLLAGE_SANITIZE=ON -DCOLLAGE_CHECK=ON \
 	  -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build $(NATIVE_BUILD)
 	$(NATIVE_BUILD)/check_native
 
-# Plans and forged plans of 500 random graphs of up to 12 nodes, against brute force.
+# Checks plans and forged plans of random graphs of up to 12 nodes against brute force, with 500 graphs for each test.
 check-proofs:
 	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
 
-# The code of the pages that take longest.
+# Runs the code of the pages that take longest.
 check-pages:
 	$(PYTHON) -m pytest -q -m long tests/backend/test_page_code.py
 
-# Examples that no test has seen, for all tests that draw theirs.
+# Runs all tests that draw examples, with new examples each time.
 check-examples:
 	$(PYTHON) -m pytest -q --hypothesis-profile=patient -m 'hypothesis and not gpu'
 
-# A wheel for other machines, in dist/.
+# Builds the wheel for other machines in dist/.
 wheel:
 	bash scripts/wheel.sh
 
-# The wheel on a minimal Debian 12, without a compiler. Needs root and mmdebstrap.
+# Checks the wheel on a minimal Debian 12 without a compiler. Needs root and mmdebstrap.
 check-wheel: wheel
 	bash scripts/check_wheel.sh
 
-# The wheel under each python3.10 to python3.13 that is on the path.
+# Checks the wheel under each python3.10 to python3.13 that is on the path.
 check-pythons: wheel
 	bash scripts/check_pythons.sh
 
 format-native:
 	find unity_collage/runtime/src -name '*.cc' -o -name '*.h' | xargs clang-format -i
 
-# What `make coverage` runs; tests/backend takes half an hour more.
+# The tests that `make coverage` runs; tests/backend would take half an hour more.
 COVERED ?= tests/unit tests/build
 
 # A table of the lines that tests reach, by package. Needs the extra release, in the environment of the tests.
@@ -92,13 +92,13 @@ coverage:
 	$(PYTHON) -m coverage json --quiet -o build/coverage/all.json
 	$(PYTHON) scripts/coverage_table.py build/coverage/all.json
 
-# The versions that were tested together, in requirements/tested.txt: `pip install -r requirements/tested.txt` before
-# the package gives exactly these.
+# Writes the versions that were tested together to requirements/tested.txt: `pip install -r requirements/tested.txt`
+# before the package installs exactly these.
 lock:
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra dev --extra docs --python-version 3.10 \
 	  --universal --quiet --no-emit-index-url --custom-compile-command 'make lock' -o requirements/tested.txt
 
-# The fragments of changelog.d under a heading in CHANGELOG.md: make changelog VERSION=0.2.0
+# Moves the fragments of changelog.d to CHANGELOG.md, under a heading: make changelog VERSION=0.2.0
 changelog:
 	@test -n '$(VERSION)' || { echo 'changelog: name the version: make changelog VERSION=0.2.0' >&2; exit 2; }
 	$(PYTHON) -m towncrier build --yes --version '$(VERSION)'

@@ -8,7 +8,7 @@ if [ ! -f "${wheel[0]}" ]; then
   echo "there is no wheel in dist: make wheel" >&2
   exit 1
 fi
-# Not those that compare with ONNX Runtime: its last version for Python 3.10 differs.
+# Leaves out tests that compare with ONNX Runtime, whose last version for Python 3.10 is not the tested one.
 mapfile -t tests < <(grep --recursive --files-without-match --include='test_*.py' --regexp=onnxruntime --regexp=onnx_case tests/unit)
 failed=0
 for version in 3.10 3.11 3.12 3.13; do

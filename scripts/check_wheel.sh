@@ -26,7 +26,8 @@ version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_inf
 .venv-wheel/bin/pip download --quiet --only-binary=:all: --python-version "$version" --dest "$root/opt/wheels" "${wheel[0]}"
 cp -r scripts/check_installed.py examples benchmarks "$root/opt"
 
-# Namespaces of its own: with the last process in them the mounts and all other processes are gone, whatever happens.
+# In namespaces of its own: the mounts and all other processes are gone when the first process in them ends, even after
+# an error.
 unshare --mount --pid --net --fork --kill-child --mount-proc="$root/proc" chroot "$root" \
   env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -euo pipefail -s <<'INSIDE'
 cd /opt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A release: checks, version, changelog, wheel, site, commit and tag. Nothing is pushed or uploaded.
-# usage: release.sh VERSION; with DRY_RUN=1 it says what it would do, after the checks of the tree.
+# Usage: release.sh VERSION. With DRY_RUN=1 it checks the tree, and then only prints the steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:-} python=${PYTHON:-python}

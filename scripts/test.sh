@@ -7,7 +7,7 @@ python3 -m venv --clear .venv-test
 if [ $# -gt 0 ]; then
   exec .venv-test/bin/pytest "$@"
 fi
-# Most measure nothing and run side by side. The others, marked `alone`, need the machine for themselves. Those marked
+# Most tests measure nothing and run side by side. Tests marked `alone` run while no other test does. Those marked
 # `long` are left to `make check-pages`.
 failed=0
 .venv-test/bin/pytest --durations 40 --numprocesses auto --dist worksteal -m "not alone" || failed=1

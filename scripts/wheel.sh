@@ -11,9 +11,9 @@ project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8
 print("\n".join(project["optional-dependencies"]["wheel"]))')
 mapfile -t tools <<< "$tools"
 .venv-wheel/bin/pip install --quiet "${tools[@]}"
-# A build folder of its own: the one of the editable install stays as it is.
+# Uses another build folder than the editable install, whose folder stays as it is.
 .venv-wheel/bin/pip wheel --quiet --no-deps --config-settings build-dir=build/wheel/native --wheel-dir build/wheel .
-# Libraries of other wheels, which are loaded from these before ours: copies would be other libraries.
+# These libraries belong to other wheels, from which they are loaded before ours. Copies would be loaded a second time.
 PATH="$PWD/.venv-wheel/bin:$PATH" .venv-wheel/bin/auditwheel repair \
   --exclude libdnnl.so.3 --exclude libscipy_openblas.so --exclude libtvm_ffi.so \
   --wheel-dir dist build/wheel/unity_collage-*.whl

@@ -53,9 +53,10 @@ long PeakKilobytes() {
   return 0;
 }
 
-// The virtual machine of TVM with the program in it, which is checked first: the loader trusts every file.
+// TVM's virtual machine with the program in it. The file is checked first, since the loader trusts every
+// file.
 Module Started(const std::filesystem::path& path) {
-  const auto file = std::filesystem::absolute(path);  // the loader looks for a bare name elsewhere
+  const auto file = std::filesystem::absolute(path);  // the loader searches elsewhere for a bare name
   Function::GetGlobalRequired("collage.runtime.check_program")(file.string());
   constexpr int kFirst = 0, kPooled = 2;  // the first CPU, and memory that is kept for the next run
   const Module program = Module::LoadFromFile(file.string());
@@ -73,7 +74,7 @@ int main(int argc, char** argv) try {
   }
   const Module machine = Started(argv[1]);
   const Tensor result = machine->GetFunction("main").value()(Ones(argv[2])).cast<Tensor>();
-  // The machine's monotonic clock: whoever started this process knows how long it took.
+  // The monotonic clock of the machine: the process that started this one can compute how long it took.
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   std::cout << "first " << static_cast<const float*>(result.data_ptr())[0] << " of " << result.numel()
             << "\nclock " << std::setprecision(15) << std::chrono::duration<double>(now).count()
