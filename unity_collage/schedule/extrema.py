@@ -65,8 +65,8 @@ def _is_number(x: Expr) -> Expr:
 def _bound(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """``body`` of ``value``, computed once: by the compiler, or by a Let where it is long.
 
-    TVM does not take an expression twice that has a Let inside, so short ones have none. Those of bfloat16 have none
-    either: TVM computes in float32, and fails on variables of that type.
+    TVM does not accept the same expression twice if it has a Let inside, so short expressions have none. Those of
+    bfloat16 have none either: TVM computes them in float32, and fails on variables of bfloat16.
     """
     is_long = len(nodes(value, ir.Expr)) > _SHORT and str(value.expr_ty().dtype) != "bfloat16"
     return let(value, body) if is_long else body(value)

@@ -104,7 +104,7 @@ def _over_denominator(product: tirx.Mul) -> Expr:
 
 
 def _power(call: Call) -> Expr:
-    """x^(k/4) for a small constant k by square roots; another power is returned unchanged."""
+    """x^(k/4) for a small constant k by square roots; other powers are returned unchanged."""
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5
     if quarters != int(quarters) or not 0 < abs(quarters) <= _MAX_QUARTERS:

@@ -1,4 +1,4 @@
-"""Exceptions in our own code: the kernel is made without the code that failed, and the log says so."""
+"""Exceptions in our own code: the kernel is made without the code that failed, and the log has the reason."""
 
 from __future__ import annotations
 

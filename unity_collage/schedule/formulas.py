@@ -46,7 +46,8 @@ _ERF_P = (1.1283791065216064, 0.19040894508361816, 0.05274900794029236, 0.003765
 _ERF_Q = (1.0, 0.5020782947540283, 0.11411009728908539, 0.014969408512115479, 0.0011625553015619516,
           3.809126792475581e-05)  # fmt: skip
 _TANH_IS_ONE = 9.04
-"""From here on tanh rounds to 1, and so does the quotient at this number itself: x * (1 + tanh(x)) vanishes below."""
+"""From here on tanh rounds to 1, and so does the quotient at this number: x * (1 + tanh(x)) is 0 below the negative of
+it."""
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDER = 12582912.0

@@ -47,7 +47,8 @@ _RULES: tuple[Rule, ...] = (
     dlight.gpu.Transpose(),
     dlight.gpu.Fallback(),
 )
-"""In the order of TVM's own pipeline, with two of ours; the last takes nearly every kernel, one thread an element."""
+"""In the order of TVM's own pipeline, with two of ours. The last one takes nearly every kernel, with one thread for
+each element."""
 
 _STATIC_SHARED_BYTES = 48 * 1024
 """The limit of a block's statically allocated shared memory, in CUDA on every GPU."""
@@ -85,7 +86,8 @@ def scheduled_on_gpu(func: Func, target: Target, name: str) -> Func:
 
 
 def readable(func: Func) -> Func:
-    """``func`` as its script parses back: launches have a range, and blocks no note that only TVM's tuner reads."""
+    """``func`` in a form that its script parses back to: launches have a range, and blocks no annotation that only
+    TVM's tuner reads."""
 
     def launch(attr: tirx.AttrStmt) -> tirx.AttrStmt:
         it = attr.node

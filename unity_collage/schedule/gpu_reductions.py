@@ -15,7 +15,8 @@ from tvm.target import Target
 _THREADS = 256
 """The threads of a block."""
 _SMALL = 32
-"""A reduction of this many elements is done by one thread, however few results there are; its loops are unrolled."""
+"""A reduction of up to this many elements is done by one thread, however few results there are; its loops are
+unrolled."""
 _LARGEST = 256
 """The largest reduction that one thread does."""
 _ENOUGH = 1 << 14
@@ -57,7 +58,7 @@ class SmallReduction:
 
 
 def _is_taken(blocks: list[SBlockInfo]) -> bool:
-    """Whether the blocks are a small reduction, and perhaps one that uses each of its results once."""
+    """Whether the blocks are a small reduction, alone or with one element-wise block that uses each result once."""
     first, rest = blocks[0], blocks[1:]
     if not first.is_reduction() or len(rest) > 1 or any(not block.is_injective() for block in rest):
         return False
@@ -76,7 +77,8 @@ def _reduced(info: SBlockInfo) -> int | None:
 
 
 def _extent(info: SBlockInfo, kind: str) -> int | None:
-    """The product of the extents of these loops; None where one of them is not known or there is another kind."""
+    """The product of the extents of the loops of this kind; None if one is not known, or if the block has loops that
+    are neither spatial nor reductions."""
     if set(info.dom_kind()) - {"S", "R"}:
         return None
     chosen = [it.dom for it, of in zip(info.iters, info.dom_kind(), strict=True) if of == kind]

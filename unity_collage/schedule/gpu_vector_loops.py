@@ -19,7 +19,7 @@ from . import build
 from .stage import Buffer, Expr, Iter, Stage, Var, substitute
 
 _THREADS, _MORE_THREADS = 256, 512
-"""The threads of a block, and of a block with two results for each thread: starting a block takes a while."""
+"""The threads of a block, and of a block with two results for each thread, since starting a block takes time."""
 _UNROLLED = 64
 """A window of up to this many elements has no loops."""
 
@@ -63,7 +63,7 @@ class Thread:
         self._sum = None if store is None else registers(width, store.buffer)
 
     def body(self, values: Values) -> Stmt:
-        """``values``: those of all axes but the lanes."""
+        """The statements, given the values of all axes but the lanes."""
         written = self._written(self._result, values)
         if self._reduction is None or self._sum is None:
             return written
@@ -73,7 +73,7 @@ class Thread:
         )
 
     def _written(self, result: VectorPart | Fork, values: Values) -> Stmt:
-        """What moves the results to memory."""
+        """The statements that move the results to memory."""
         if isinstance(result, Fork):
             holds, fails = (self._written(side, values) for side in (result.holds, result.fails))
             return tirx.IfThenElse(substitute(result.condition, values), holds, fails)

@@ -4,8 +4,8 @@
         ->  each thread: s[0:8] = 0;  for i, j: v[0:8] = x[n, h + i, w + j, 8 * c: 8 * c + 8];  s[l] += v[l] * ...
 
 These are elementwise kernels, and poolings and depthwise convolutions with channels last. Only copies between memory
-and registers are vectors. Arithmetic goes lane by lane: CUDA has no wider one than that of two float16. Neighbouring
-threads move neighbouring vectors, which NVIDIA's "CUDA C++ Best Practices Guide" calls coalesced.
+and registers are vectors. Arithmetic is done lane by lane: the widest that CUDA has is that of two float16.
+Neighbouring threads move neighbouring vectors, which NVIDIA's "CUDA C++ Best Practices Guide" calls coalesced.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ _BUSY = 1 << 15
 _FORKS = 8
 """The most statements that a thread chooses from."""
 _TYPES = frozenset({"float16", "bfloat16", "float32", "int32"})
-"""What is moved in vectors."""
+"""The types that are moved in vectors."""
 _SMALL, _LARGEST, _ENOUGH = 64, 256, 1 << 14
-"""A thread goes through a window of ``_SMALL`` elements, or of ``_LARGEST`` if there are ``_ENOUGH`` results."""
+"""A thread goes through a window of up to ``_SMALL`` elements, or up to ``_LARGEST`` if there are ``_ENOUGH``
+results."""
 
 
 class Vectors:
-    """The rule. ``apply`` is the interface of dlight's."""
+    """The rule for kernels in vectors. ``apply`` is the interface of dlight's rules."""
 
     def apply(self, func: Func, _target: Target, _tunable: bool) -> Func | None:
         """``func`` in vectors; None if it is neither elementwise nor a window, or if its accesses are not vectors."""
@@ -238,7 +239,7 @@ def _with_simple_conditions(stage: Stage, analyzer: sym.Analyzer) -> Stage:
         return tirx.if_then_else(analyzer.simplify(condition), node.args[1], node.args[2])
 
     def at_most(node: tirx.LE) -> Expr:
-        # TVM makes c < 3 of ``8 * c + lane < 24``, and nothing of ``24 <= 8 * c + lane``.
+        # TVM simplifies ``8 * c + lane < 24`` to ``c < 3``, but leaves ``24 <= 8 * c + lane`` as it is.
         return analyzer.simplify(tirx.Not(analyzer.simplify(tirx.LT(node.b, node.a))))
 
     return replace(stage, body=tvm_ffi.structural_map(stage.body, (Call, choice)))

@@ -143,7 +143,7 @@ def why_not_lanes(stage: Stage) -> str | None:
 def why_not_partial(stage: Stage) -> str | None:
     """Why the reduction cannot be computed by partial results that are combined at the end, or None.
 
-    Each of them begins with the initial value, so that must be the neutral element, or the reduction be idempotent.
+    Each of them begins with the initial value. So that must be the neutral element, unless the reduction is idempotent.
     """
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore) or not stage.iters:

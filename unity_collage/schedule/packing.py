@@ -41,7 +41,7 @@ def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed
     buffers: list[Buffer] = []
     for load in operands(stage):
         if not any(load.same_as(left) for left in stage.loads):
-            continue  # a copy of another operand under the same condition has it
+            continue  # it is in the copy of another operand under the same condition
         step = static(stride(load, lane.var, analyzer))
         reason = None if step in (0, 1) else _why_not_turn(stage, load, lane)
         if step in (0, 1) or (reason is not None and step is not None and 0 < step <= SMALL_STEP):

@@ -56,7 +56,8 @@ class TileLoops:
     def __init__(
         self, stage: Stage, result: Stage, tile: Tile, cpu: CpuTraits, higher: TileLoops | None = None
     ) -> None:
-        """``higher``: the loops over the same columns in higher tiles, whose rows are numbered one by one here."""
+        """``higher``: the loops over the same columns in higher tiles; the rows that fill none of those are computed
+        here."""
         self.stage, self.result, self.tile, self.cpu = stage, result, tile, cpu
         self.exact = tiling.must_not_overlap(stage, result)
         turns, self.left = build.tiled(tile.lane.size or 1, tile.width)

@@ -41,7 +41,7 @@ def recurrent(call: relax.Call) -> NativeStep | str:
     functions = zip(_FUNCTIONS, (str(name).lower() for name in attrs["activations"]), strict=False)
     flags = {key: int(attrs[key]) for key in ("reverse", "resets_first") if key in attrs}
     step = NativeStep(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
-    # Without any steps the result still has a row for the memory.
+    # A sequence without steps still has a result: the row of the memory.
     keeps_memory = static_shape(call)[0] != steps
     return step.with_attrs(may_be_empty="src") if is_free(steps) and keeps_memory else step
 
