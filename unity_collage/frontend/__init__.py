@@ -1,1 +1,1 @@
-"""Imports models: ONNX files become Relax modules."""
+"""Imports models: ONNX files and models of PyTorch become Relax modules."""

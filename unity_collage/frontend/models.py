@@ -38,7 +38,7 @@ class LastResorts:
     onnxruntime: bool = False
     """Whether ONNX Runtime computes other operators of an ONNX model."""
     torch: bool = False
-    """Whether PyTorch computes those of a PyTorch model."""
+    """Whether PyTorch computes the unconverted operators of a PyTorch model."""
 
     def of_onnx(self) -> Elsewhere | None:
         """What computes the unconverted nodes of one ONNX model."""
@@ -131,7 +131,7 @@ def _of_onnx(
 def _of_module(
     mod: IRModule, inputs: tuple[str, ...], outputs: tuple[str, ...], samples: Samples
 ) -> Imported:
-    """A module. With more sizes fixed it is the same, and so are its constants."""
+    """A module that is given. Fixing more of its sizes changes the types alone: nothing is imported again."""
 
     def at(sizes: Mapping[str, int]) -> Imported:
         return Imported(with_fixed_sizes(mod, {}, sizes), inputs, outputs)

@@ -128,7 +128,7 @@ def common_sizes(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
         for each in sizes:
             larger = node.emit(relax.op.maximum(larger, each))
             smaller = node.emit(relax.op.minimum(smaller, each))
-        size = node.emit(relax.op.multiply(larger, smaller))  # 0 where a size of 0 meets a 1
+        size = node.emit(relax.op.multiply(larger, smaller))  # 0 for the sizes 0 and 1
         for each in sizes:
             is_not_one, is_not_all = (node.emit(relax.op.subtract(each, other)) for other in (one, size))
             checks.append(node.emit(relax.op.multiply(is_not_one, is_not_all)))
@@ -146,7 +146,7 @@ def _uncut(column: Sequence[Dim]) -> int | None:
 
     None if there is none.
 
-    An example are n tokens and the first n rows of a table of 128 positions. They can be broadcast only if they are
+    An example is n tokens and the first n rows of a table of 128 positions. They can be broadcast only if they are
     equal, since the smaller one is 1 only if n is 1 too. So the result has the size n.
     """
     for place, whole in enumerate(column):

@@ -31,7 +31,7 @@ from .node import Converted, NodeRefused, OnnxNode, with_resolved_attributes
 from .values import Value
 
 MOST_NODES = 2_000_000
-"""The most nodes that are converted: functions that call functions can stand for any number."""
+"""The most nodes that are converted: with functions that call functions, a small file can stand for any number."""
 
 
 @dataclass(slots=True)

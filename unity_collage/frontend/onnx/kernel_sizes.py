@@ -26,5 +26,5 @@ def _named(kernel: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _tensor(param: Any) -> Any:
-    """A parameter's type if that has a shape, else the parameter: buffers have theirs themselves."""
+    """A parameter's type if that has a shape, else the parameter: a buffer has a shape itself."""
     return param.ty if hasattr(param.ty, "shape") else param

@@ -21,7 +21,7 @@ from ...errors import ModelError, first_line
 
 
 def exported(module: nn.Module, example_inputs: Any) -> ExportedProgram:
-    """``module`` exported in evaluation mode, which is left again afterwards; raises ModelError."""
+    """``module`` exported in evaluation mode; its own mode is restored afterwards. Raises ModelError."""
     if example_inputs is None:
         raise ModelError("a torch.nn.Module needs example inputs: compile(module, (tensor, ...))")
     args, kwargs = arguments_of(module, example_inputs)

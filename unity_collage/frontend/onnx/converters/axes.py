@@ -144,7 +144,7 @@ def identity(kind: str, dtype: str) -> Any:
 def _reduced_by_mask(node: OnnxNode, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
     """Each element is reduced along all axes, in one step along those that are not reduced.
 
-    A loop without steps would not even write the start value, so it has one, which reads nothing.
+    A loop without steps would not write the start value either, so it has at least one step, which then reads nothing.
     """
 
     def kernel(x: te.Tensor, kept: Sequence[Any], steps: Sequence[Any]) -> te.Tensor:

@@ -16,7 +16,7 @@ _LARGEST = float(np.finfo("float32").max)
 def _clip(node: OnnxNode) -> Converted:
     """min(max(x, low), high), so ``high`` wins where the bounds cross.
 
-    A missing bound or NaN bounds nothing. Infinity stays what it is where its bound is missing.
+    A bound that is missing or NaN has no effect. Where a bound is missing, the infinity on its side stays infinity.
     """
     if node.version < 11:
         low, high = (node.attribute(name, default) for name, default in (("min", -inf), ("max", inf)))

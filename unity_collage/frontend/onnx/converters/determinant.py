@@ -15,7 +15,7 @@ from .runtime_shapes import computed, product
 
 
 def _det(node: OnnxNode) -> Converted:
-    """Of matrices, which are the last two axes."""
+    """The determinants of the matrices in the last two axes."""
     shape = node.shape()
     if len(shape) < 2:
         node.refuse(f"an operand of rank {len(shape)} has no matrices")
@@ -66,7 +66,7 @@ def _find_pivot(work: Any, pivot: Any, n: Any, step: Any, size: Any) -> None:
 
 
 def _swap(work: Any, found: Any, pivot: Any, n: Any, step: Any, size: Any) -> None:
-    """Exchange the rows ``step`` and ``pivot``, which turns the determinant's sign."""
+    """Exchange the rows ``step`` and ``pivot``, which changes the determinant's sign."""
     with T.If(tirx.NE(pivot[0], step.astype("int64"))), T.Then():
         found[n] = tirx.const(0, found.dtype) - found[n]
         with T.serial(0, size) as column:

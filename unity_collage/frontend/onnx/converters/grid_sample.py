@@ -114,7 +114,7 @@ def _coordinate(given: Any, size: Any, mode: str, padding: str, aligned: bool) -
     x = intrinsics.nearbyint(x) if mode == "nearest" else x
     low, high = _bounds(size, aligned)
     outside = tirx.any(x < low, x > high)
-    if padding == "border" and mode != "cubic":  # a cubic limits each element that it reads, as in PyTorch
+    if padding == "border" and mode != "cubic":  # a cubic limits the place of each read
         x = tirx.Select(outside, tirx.min(tirx.max(x, size * 0.0), size - 1.0), x)
     elif padding == "reflection":
         x = tirx.Select(outside, _reflected(x, low, high), x)

@@ -1,4 +1,4 @@
-"""Operators that read elements at indexes which are operands.
+"""Operators that read elements at indexes that an operand has.
 
 The standard counts negative indexes from the end and calls others errors. Known indexes are normalised and checked.
 Computed ones wrap around, so that no kernel reads outside of a tensor.

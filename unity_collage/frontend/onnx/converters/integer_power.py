@@ -52,7 +52,8 @@ def _by_squaring(base: Any, exponent: Any, found: Any, count: Any, dtype: str) -
 
 
 def _below_zero(found: Element, base: Element, exponent: Element) -> Element:
-    """``found`` unless the exponent is negative; then a power of anything but 1 and -1 is a fraction."""
+    """``found`` unless the exponent is negative: then the powers of numbers other than 1 and -1 are fractions, rounded
+    to 0."""
     dtype = dtype_of(base)
     one, zero, odd = number(1, dtype), number(0, dtype), number(1, "int64")
     fraction = select(base.equal(one), 1, zero)

@@ -70,7 +70,7 @@ def _looked_up(node: OnnxNode, table: int, ids: relax.Expr) -> relax.Expr:
 
 
 def _fused_conv(node: OnnxNode) -> Converted:
-    """A convolution, plus the fourth operand, behind an activation."""
+    """The node's activation of a convolution plus the fourth operand."""
     made = convolution(node)
     if node.has(3):
         made = relax.op.add(node.emit(made), node[3])
@@ -85,7 +85,7 @@ def _fused_gemm(node: OnnxNode) -> Converted:
 
 
 def _activated(node: OnnxNode, x: relax.Expr, parameters: list[float]) -> relax.Expr:
-    """``x``, not emitted yet, behind the activation of the node."""
+    """The node's activation of ``x``; neither is emitted yet."""
     name = node.attribute("activation", "")
     plain = {"Relu": relax.op.nn.relu, "Sigmoid": relax.op.sigmoid, "Tanh": relax.op.tanh}
     if not name:

@@ -56,7 +56,7 @@ def _layer_norm(node: OnnxNode) -> Converted:
 
 
 def _normalised(node: OnnxNode) -> list[int]:
-    """The axes from the attribute ``axis`` on."""
+    """The axes that are normalised: those from the attribute ``axis`` on."""
     return list(range(node.axis(node.attribute("axis", -1)), node.rank()))
 
 

@@ -91,7 +91,8 @@ def _window(node: OnnxNode) -> tuple[SlidingWindow, list[Dim]]:
 
 
 def _rounded_up(size: Dim, before: Dim, after: Dim, extent: int, step: int) -> Dim:
-    """The number of windows that start inside of the image or the padding before it, the last one not whole."""
+    """The number of windows with ceil_mode: the last one may reach beyond the padding, but starts before the padding
+    behind the image."""
     count = at_least(-(-(size + before + after - extent) // step), -1) + 1
     starting = -(-(size + before) // step)
     if isinstance(count, int) and isinstance(starting, int):

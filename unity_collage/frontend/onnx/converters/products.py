@@ -24,7 +24,7 @@ def _gemm(node: OnnxNode) -> Converted:
 
 
 def gemm(node: OnnxNode) -> relax.Expr:
-    """alpha * A' B' + beta * C, with the factor behind the product; in float32 for 16-bit floats."""
+    """alpha * A' B' + beta * C, with the factor after the product; in float32 for 16-bit floats."""
     if node.rank(0) != 2 or node.rank(1) != 2:
         node.refuse(f"its operands have the ranks {node.rank(0)} and {node.rank(1)}, not 2")
     a = _transposed(node, node[0], bool(node.attribute("transA", 0)))

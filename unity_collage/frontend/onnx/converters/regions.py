@@ -15,7 +15,7 @@ from .sorting import sort
 
 
 def _non_max_suppression(node: OnnxNode) -> Converted:
-    """The boxes of each class by falling score, without those that overlap a better one."""
+    """The boxes of each class by descending score, without those that overlap a better one."""
     (batch, classes, count), centred = node.shape(1), bool(node.attribute("center_point_box", 0))
     most = node.numbers(2) if node.has(2) else None
     none = not node.has(2) or (most is not None and (most.size == 0 or int(most.reshape(-1)[0]) <= 0))

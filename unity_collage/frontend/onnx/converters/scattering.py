@@ -34,7 +34,7 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "max": _larger,
     "min": _smaller,
 }
-"""How an update changes an element; NaN is larger and smaller than all numbers."""
+"""How an update changes an element. The maximum or minimum of NaN and a number is NaN."""
 
 
 def _reduction(node: OnnxNode) -> Callable[[Any, Any], Any]:

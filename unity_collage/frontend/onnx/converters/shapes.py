@@ -258,7 +258,8 @@ def _is_misfit(column: Sequence[Dim]) -> bool:
 
 
 def _expanded(x: te.Tensor, shape: list[Any], target: list[Any]) -> te.Tensor:
-    """``x`` where only the program knows which of its sizes are 1; ``shape`` has ones for the axes it lacks."""
+    """``x`` expanded to ``target``; only the program knows which of its sizes are 1. ``shape`` has ones for the axes
+    that ``x`` lacks."""
     lacking = len(target) - len(x.shape)
 
     def element(*place: Any) -> Any:

@@ -15,7 +15,7 @@ def _full(cx: Context, _shape: Value, value: Value, *_: Value) -> Expr:
 
 
 def _of(value: float) -> Converter:
-    """A tensor of one number; what it is like, or its shape, comes first."""
+    """The converter of operators that fill a tensor with ``value``; their arguments do not matter."""
     return lambda cx, *_: cx.filled(cx.shape, value)
 
 
@@ -30,7 +30,7 @@ def _arange(cx: Context, start: Value, end: Value, step: Value = 1, *_: Value) -
 
 
 def _nothing(*_: Value) -> None:
-    """Checks, which ``torch.export`` has made already."""
+    """Nothing in place of checks, which ``torch.export`` has made already."""
 
 
 CONVERTERS: Converters = {

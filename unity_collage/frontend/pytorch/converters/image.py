@@ -130,7 +130,7 @@ def _linear_matrix(size: int, sources: np.ndarray) -> np.ndarray:
 
 
 def _cubic_matrix(size: int, sources: np.ndarray) -> np.ndarray:
-    """Four neighbours with Keys' kernel, a = -0.75 (Keys 1981); beyond the edge is the edge."""
+    """Four neighbours with Keys' kernel, a = -0.75 (Keys 1981); places beyond the edge read the edge."""
     first = np.floor(sources).astype(int)
     matrix = np.zeros([len(sources), size])
     for neighbour in range(-1, 3):

@@ -95,7 +95,7 @@ def _joined(cx: Context, indices: Sequence[Expr], sizes: Sequence[int]) -> Any:
 
 
 def _from_the_front(cx: Context, index: Expr, size: int) -> Any:
-    """Indices from the end are negative."""
+    """Indices counted from the front; negative ones count from the end."""
     if isinstance(index, ir.GenericConst):
         places = index.value.numpy().astype("int64")
         return relax.const(np.where(places < 0, places + size, places), "int64")

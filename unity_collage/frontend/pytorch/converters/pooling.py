@@ -89,7 +89,7 @@ def _max(
 
 
 def _max_and_places(cx: Context, x: Expr, *args: Value) -> list[Any]:
-    """The places are where an unpooling reads them, which is not supported."""
+    """The maxima alone. Their places, which an unpooling reads, are not supported."""
     return [cx.emit(_in_batches(2, _max)(cx, x, *args)), None]
 
 

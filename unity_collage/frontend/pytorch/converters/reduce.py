@@ -139,7 +139,8 @@ def _accumulated(make: Any) -> Converter:
 def _norm(
     cx: Context, x: Expr, order: float = 2, dims: Dims = None, keepdim: bool = False, *_: Value
 ) -> Expr:
-    """(sum of |x|^p)^(1/p); the largest or smallest |x| for an infinite p, the number of elements but zero for 0."""
+    """(sum of |x|^p)^(1/p); the largest or smallest |x| if p is infinite, the number of elements that are not zero if p
+    is 0."""
     axes = axes_of(dims, rank_of(x))
     size = cx.emit(op.abs(cx.cast(x)))
     if not axes:

@@ -51,7 +51,7 @@ def _unsqueeze(cx: Context, x: Expr, dim: int) -> Expr:
 
 
 def _squeeze(cx: Context, x: Expr, dims: Sequence[int] | int | None = None) -> Expr:
-    """The axes that are of size one among those given."""
+    """``x`` without those of the given axes that have size one."""
     sizes = shape_of(x)
     given = range(len(sizes)) if dims is None else [dims] if isinstance(dims, int) else dims
     axes = sorted({positive(dim, len(sizes)) for dim in given} & set(range(len(sizes))))
