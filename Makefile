@@ -11,8 +11,8 @@ PACKAGE ?= .
 .PHONY: changelog check check-examples check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
   images lock notebook prose release site wheel
 
-# What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract, prose
-# and the links of the documents, in the environment that the tests made.
+# What a change has to pass: the tests as in the README, with PyTorch and the site too. Then lint, types, the import
+# contract, prose and the links of the documents, all in the environment that the tests made.
 check:
 	PACKAGE='$(PACKAGE)' EXTRAS=test,torch,docs bash scripts/test.sh
 	$(VENV)/bin/pip install --quiet '$(PACKAGE)[dev]'
