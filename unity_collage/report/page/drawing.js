@@ -68,7 +68,7 @@ function rowsOf(frame) {
   return found;
 }
 
-// Places a frame whose upper left corner is at `corner`; returns its width and height.
+// Places a frame with its upper left corner at `corner`; returns its width and height.
 function placed(picture, frame, shift, unfolded, corner, columns, found) {
   const heights = measure(picture, frame, shift, unfolded), rowOf = rowsOf(frame), rows = [];
   let column = -1, y = 0, height = 0;

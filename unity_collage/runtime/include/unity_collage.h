@@ -52,7 +52,7 @@ typedef struct {
   collage_type type;
 } collage_value;
 
-/* Opens a folder that Program.save(..., bundle=True) wrote, or the file of a program whose libraries are
+/* Opens a folder that Program.save(..., bundle=True) wrote, or the file of a program after its libraries were
  * loaded. NULL if it fails: collage_error() says why. Before the program is loaded, its file is verified, and
  * that this processor and the loaded libraries have what it needs. */
 collage_program* collage_open(const char* path);
@@ -65,9 +65,9 @@ int32_t collage_inputs(const collage_program* program, const collage_value** val
 int32_t collage_results(const collage_program* program, const collage_value** values);
 
 /* Runs the program: 0, or -1 if it fails. `inputs` are read where they are, or copied if they are not aligned
- * to 64 bytes. A result is copied to the `data` of its tensor, whose shape and type must be right. If `data`
- * is NULL, the tensor becomes a view of the program's own memory, valid until this thread runs or closes a
- * program. */
+ * to 64 bytes. A result is copied to the `data` of its tensor; shape and type of the tensor must be those of
+ * the result. If `data` is NULL, the tensor becomes a view of the program's own memory, valid until this
+ * thread runs or closes a program. */
 int collage_run(collage_program* program, const collage_tensor* inputs, int32_t num_inputs,
                 collage_tensor* results, int32_t num_results);
 

@@ -61,8 +61,8 @@ bool IsMapped(const std::string& file) {
                      [&](const std::string& path) { return FileNameOf(path) == file; });
 }
 
-// Loads libraries whose order is not known. A library that needs another one of the folder fails until that
-// one is loaded, so those that fail are tried again. Throws when a whole round fails.
+// Loads libraries that are in any order. A library that needs another one of the folder fails until that one
+// is loaded, so those that fail are tried again. Throws when a whole round fails.
 void LoadAll(const std::string& folder, std::vector<String> left) {
   for (std::string reason; !left.empty();) {
     std::vector<String> failed;

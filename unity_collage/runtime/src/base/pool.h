@@ -47,8 +47,8 @@ void EndRegion();
 
 // Decides whether a loop runs on the calling thread alone. It does when there are at least as many callers as
 // the loop has threads, or there were a moment ago: then each caller has a core, and none waits for another.
-// While the object lives, such a thread counts as a caller. Only loops whose parts do not wait for each other
-// may do this.
+// While the object lives, such a thread counts as a caller. Only loops with parts that do not wait for each
+// other may do this.
 class Alone {
  public:
   explicit Alone(int threads);

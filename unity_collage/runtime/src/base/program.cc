@@ -98,7 +98,7 @@ void CheckBounds(Program* program, const View& view, bool may_be_empty = false) 
   }
 }
 
-// Results are arguments whose name begins with "dst", and "c", the result of a BLAS product.
+// Results are the arguments with names that begin with "dst", and "c", the result of a BLAS product.
 void CheckWritable(const std::string& name, const Buffer& buffer) {
   if (name.rfind("dst", 0) != 0 && name != "c") return;
   if (buffer.place == Place::kInput) TVM_FFI_THROW(ValueError) << "'" << name << "' is an input";

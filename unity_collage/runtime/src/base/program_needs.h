@@ -7,7 +7,7 @@
 
 namespace collage {
 
-// Why a program with these facts cannot run in this process, whose libraries are loaded.
+// Why a program with these facts cannot run in this process. Libraries that it needs must be loaded before.
 Reason WhyNotHere(const std::string& facts);
 
 // Throws ValueError where the file at `path` is not a program as it was saved, or cannot run in this process.

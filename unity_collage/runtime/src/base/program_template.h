@@ -1,8 +1,8 @@
-// A program whose sizes may be known only when it is called.
+// A program with sizes that may be known only when it is called.
 //
 // In its text a number may be a sum of products of free sizes: {"terms": [[64, "batch.0"], [3]]} is 64 *
-// batch + 3. For each free size the text names an argument, and an axis of it whose extent is `factor` times
-// the size plus `offset`.
+// batch + 3. For each free size the text names an argument, and an axis of it with the extent `factor` * size
+// + `offset`.
 #pragma once
 
 #include <tvm/ffi/extra/json.h>

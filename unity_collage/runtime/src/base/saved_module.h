@@ -29,8 +29,8 @@ void RegisterKind(const std::string& kind, MakeModule make);
 // text align the blob.
 tvm::ffi::Bytes Saved(const std::string& json, const Blob& blob);
 
-// The module whose saved bytes are in a library, or nothing if `kind` is not registered. Its blob is not
-// copied: it is `blob`, which other modules may read too, or else what follows the text in `section`.
+// The module with saved bytes in a library, or nothing if `kind` is not registered. Its blob is not copied:
+// it is `blob`, which other modules may read too, or else what follows the text in `section`.
 tvm::ffi::Optional<tvm::ffi::Module> LoadSaved(const std::string& kind, const LibrarySection& section,
                                                const std::optional<LibrarySection>& blob);
 

@@ -17,7 +17,8 @@ namespace collage {
 template <typename Layout>
 class SharedCopies {
  public:
-  // The copy for whose layout same() is true. If there is none, pack() makes it and layout() its layout.
+  // The copy with a layout for which same() is true. If there is none, pack() makes it and layout() its
+  // layout.
   template <typename Same, typename MakeLayout, typename Pack>
   std::shared_ptr<const AlignedBuffer> FindOrPack(const void* constant, const Same& same,
                                                   const MakeLayout& layout, const Pack& pack) {

@@ -12,8 +12,8 @@ class SharedLibrary {
   // reason.
   explicit SharedLibrary(const std::string& soname);
 
-  // The library that the process has mapped and whose file name begins with `prefix`; the version follows in
-  // the name. If there is none, `prefix` itself is opened.
+  // The library that the process has mapped from a file with a name that begins with `prefix`; the version
+  // follows in the name. If there is none, `prefix` itself is opened.
   static SharedLibrary Mapped(const std::string& prefix);
 
   // Sets `function` to the function `name`; throws a RuntimeError where the library has none.

@@ -43,8 +43,8 @@ void Pause() {
 }
 
 // Whether the system can put fences into other threads. It is asked before there are workers. If a worker
-// asked when it first needs to know, it could be asking while the process is forked, and the new process
-// would wait for the answer for ever.
+// asked when it first needs to know, the process could be forked at that moment. The new process would then
+// wait for the answer for ever.
 std::atomic<bool> can_order{false};
 
 void AskForOrdering() {

@@ -217,7 +217,7 @@ class Comparison {
     for (const auto& [rivals, group] : groups_) EliminateAmong(group);
   }
 
-  // Stops runners whose budget is used or whose interval lies above the fastest rival's. Stops the whole
+  // Stops runners that have used their budget, or have an interval above the fastest rival's. Stops the whole
   // group once the intervals of all others are narrow enough.
   void EliminateAmong(const std::vector<Runner*>& group) const {
     for (Runner* runner : group) {

@@ -11,7 +11,7 @@
 namespace collage {
 namespace {
 
-// Keeps the compiler from removing a loop whose result is not used.
+// Keeps the compiler from removing a loop with a result that is not used.
 template <typename T>
 void DoNotOptimize(const T& value) {
   asm volatile("" : : "m"(value) : "memory");

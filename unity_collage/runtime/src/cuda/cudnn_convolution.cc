@@ -65,7 +65,7 @@ View PerChannel(const View& bias, const View& result) {
   View view = bias;
   view.dims.assign(result.dims.size(), 1);
   view.dims[1] = bias.dims.at(0);
-  // The strides of a dense tensor whose axes are nested as in the result.
+  // The strides of a dense tensor with axes that are nested as in the result.
   view.strides.assign(result.dims.size(), result.strides[1] == 1 ? bias.dims[0] : 1);
   view.strides[0] = bias.dims[0];
   view.strides[1] = 1;

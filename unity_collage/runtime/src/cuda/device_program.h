@@ -1,4 +1,4 @@
-// A program whose steps are kernels on the device.
+// A program with kernels on the device as its steps.
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,7 @@ void WakeUp(const OwnStream& stream) {
   awake = Clock::now();
 }
 
-// Seconds between two events around a kernel that does nothing. They are no part of a kernel's cost, and are
+// Seconds between two events around a kernel that does nothing. They are not part of a kernel's cost, and are
 // subtracted.
 double EmptySpan(DeviceClock* clock, Stream stream) {
   const auto spans = [&] { return clock->Spans(2 * kRunsPerTurn, [] {}, [&] { LaunchNothing(stream); }); };
@@ -124,7 +124,7 @@ class Runner {
   double spent_ = 0;
 };
 
-// Stops runners whose budget is used or that are certainly slower than the fastest. Returns whether another
+// Stops runners that have used their budget or are certainly slower than the fastest. Returns whether another
 // round is needed: not once the intervals of all others are narrow enough.
 bool Eliminate(std::vector<Runner>* runners, const Limits& limits) {
   bool few = false;

@@ -1,8 +1,8 @@
 // Attention, softmax(Q K^T scale + mask) V, head by head; each instruction set has its own kernels.
 //
 // The softmax of a block of rows runs when all its scores are computed, as long as they fit into the cache.
-// Where there are more keys, they are processed block by block, and the earlier sums and results are scaled
-// to the new maximum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+// More keys than that are processed block by block. Earlier sums and results are then scaled to the new
+// maximum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct AttentionShape {
   // Floats from one row of packed keys to the next, and of packed values: multiples of a vector, at least as
   // long as the row.
   int64_t key_pitch, value_pitch;
-  // Keys whose scores are computed together.
+  // How many keys are processed together.
   int64_t key_block;
 };
 

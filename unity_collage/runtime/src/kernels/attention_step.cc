@@ -16,7 +16,7 @@ namespace {
 // in use.
 constexpr int64_t kScoresBytes = 64 << 10;
 
-// Rows whose distance is a multiple of this many floats would map to few sets of the cache.
+// Rows at a distance that is a multiple of this many floats would map to few sets of the cache.
 constexpr int64_t kConflictStride = 256;
 
 using Dims = std::vector<int64_t>;

@@ -1,6 +1,6 @@
 // A step "recurrent": a whole sequence of cells. Each thread computes the same units of the hidden state in
-// every step, so that their weights stay in its cache, and the threads wait for each other between steps. In
-// a large batch with small weights a thread computes rows instead, and waits for no other.
+// every step, so that their weights stay in its cache. The threads wait for each other between steps. In a
+// large batch with small weights a thread computes rows instead, and waits for no other.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>

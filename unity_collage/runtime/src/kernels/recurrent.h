@@ -1,7 +1,7 @@
 // One step of a recurrent cell: products of the state with packed weights, then the cell's functions.
 //
 // A unit is a number of hidden elements that fits into registers with all its gates. Weights are packed unit
-// by unit, and inside a unit in the order of the state's elements, so a thread reads the weights of its units
+// by unit, and inside a unit in the order of the state's elements. So a thread reads the weights of its units
 // from end to end. How long a step takes depends on reading them, not on arithmetic.
 #pragma once
 

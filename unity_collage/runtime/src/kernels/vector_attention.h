@@ -199,7 +199,7 @@ struct Attention {
       sum = Load(rows.sums + at) * factor;
     }
     Store(rows.maxima + at, maximum);
-    // A row whose keys are all masked so far has the maximum -infinity, and subtracting that would be NaN.
+    // If all keys of a row are masked so far, its maximum is -infinity, and subtracting that would give NaN.
     const Vector base = maximum == -infinity ? Vector{} : maximum;
     for (int64_t key = 0; key < keys; ++key) {
       const Vector e = ExpOrZero(Load(scores + key * width) - base);

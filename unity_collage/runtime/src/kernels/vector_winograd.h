@@ -124,7 +124,7 @@ struct Winograd {
     }
   }
 
-  // Transforms vectors [from, to) of a field whose first channel is channel `first` of the source.
+  // Transforms vectors [from, to) of a field that begins at channel `first` of the source.
   template <typename Element>
   static void TransformField(const WinogradShape& shape, const TileBlock& block, const Element* source,
                              const SourceField& field, const Element* zeros, int64_t first, int64_t from,

@@ -27,7 +27,7 @@ class Session {
   // copied. May be called from several threads at once.
   virtual void Run(const std::vector<DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
 
-  // The same for results whose sizes depend on the data: `take` gets all of them.
+  // The same for results with sizes that depend on the data: `take` gets all of them.
   virtual void Run(const std::vector<DLTensor*>& inputs,
                    const std::function<void(const std::vector<Allocated>&)>& take) = 0;
 };
