@@ -1,5 +1,5 @@
-"""How operators become TVM's kernels where TVM's own legalization falls short: negative indexes, NaN and infinity,
-norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16.
+"""How operators become TVM's kernels where TVM's own legalization is wrong or fails: negative indexes, NaN and
+infinity, norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these. Nothing is registered: other users of TVM in the process
 keep TVM's own.
