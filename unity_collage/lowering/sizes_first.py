@@ -1,7 +1,7 @@
 """Sizes that a ``match_cast`` learns stand before the bindings that have them in their types.
 
-TVM's FuseOps orders the bindings of a dataflow block by the variables that they read. A size is none, so a kernel may
-come out before the ``match_cast`` that defines its sizes, and such a program cannot be built.
+TVM's FuseOps orders the bindings of a dataflow block by the variables that they read. A size is not such a variable, so
+a kernel may be placed before the ``match_cast`` that defines its sizes. Such a program cannot be built.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _ordered(func: relax.Function) -> relax.Function:
 def _block(block: relax.DataflowBlock, known: Set[ir.Var]) -> relax.BindingBlock:
     """The bindings in post-order of a depth-first search over what each reads and what defines its sizes.
 
-    Sizes in ``known`` are defined before the block. Bindings that wait for each other have no order; they stay as they
-    are, and TVM says what is wrong with them.
+    Sizes in ``known`` are defined before the block. Bindings that wait for each other have no order: they stay as they
+    are, and TVM reports what is wrong.
     """
     made = {binding.var: binding for binding in block.bindings}
     definer: dict[ir.Var, relax.Var] = {}

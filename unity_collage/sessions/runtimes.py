@@ -39,7 +39,7 @@ class InferenceRuntime:
 RUNTIMES = {
     found.name: found
     for found in (
-        # Else its threads spin for milliseconds after a run.
+        # Without this its threads spin for milliseconds after a run.
         InferenceRuntime("onnxruntime", "ONNX Runtime", in_regions={"session.force_spinning_stop": "1"}),
         # By default it computes float32 models in bfloat16 on processors that have it.
         InferenceRuntime(

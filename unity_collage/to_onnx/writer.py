@@ -18,7 +18,7 @@ from ..reference.values import dtype_of as dtype_named
 from ..reference.values import tensor_value
 
 OPSET = 18
-"""The version of ONNX's operators that is written: the runtimes have known it for years."""
+"""The version of ONNX's operators that is written: old enough for all inference runtimes that are supported."""
 
 
 class NotExported(CollageError):
