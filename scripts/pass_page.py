@@ -28,43 +28,45 @@ COSTS_BY_BACKEND = {"onednn": 1e-6, "tvm": 2e-6}
 
 HEAD = """# The passes, before and after
 
-What the passes make of one small module, in the order in which they run. `python scripts/pass_page.py` writes this
-page by running them, and a test compares it with what that gives. Backends are `onednn` and `tvm`. Costs are given
-here, 1 us for a kernel of `onednn` and 2 us for one of `tvm`; a compile measures them. Attributes that have their
-default value, and those of `collage`, are left out of the scripts; candidates, costs and the plan are told in words.
+This page shows one small module after each of the most important passes, in the order in which they run.
+`python scripts/pass_page.py` writes the page by running them, and a test compares it with the result of the passes.
+The backends are `onednn` and `tvm`. A compile measures costs; here a kernel of `onednn` costs 1 us, and one of `tvm`
+2 us. The scripts leave out attributes with their default value, and those of `collage`. Candidates, costs and the plan
+are listed in words.
 
-The names of all passes are in the [reference](api/passes.md), their order in `unity_collage/pipeline.py`.
+The [reference](api/passes.md) has the names of all passes, and `unity_collage/pipeline.py` their order.
 """
 
 PASSES = (
     (
         uc.passes.Prepare(),
-        "Canonical forms that rules can match: here the scale and shift of a batch norm become part of the "
-        "convolution's weights and a bias.",
+        "Brings operators into canonical forms that rules can match. Here the scale and shift of a batch norm become "
+        "part of the convolution's weights, and a bias.",
     ),
     (
         uc.passes.ChannelsLast(),
-        "Images get channels last, in which most libraries are fastest; weights are reordered once, as constants.",
+        "Gives images the layout channels last, in which most libraries are fastest. Weights are reordered once, as "
+        "constants.",
     ),
     (
         uc.passes.ToPrecision("bfloat16"),
-        "With `--precision bf16` only: what is computed in bfloat16, and what stays float32. The passes below go on "
-        "without it.",
+        "With `--precision bf16` only: decides what is computed in bfloat16, and what stays float32. The passes below "
+        "run without it.",
     ),
     (
         uc.passes.AnnotateCandidates(backends=("onednn", "tvm")),
-        "Every kernel that a backend could make. Nothing but attributes changes.",
+        "Lists every kernel that a backend could make. Only attributes change.",
     ),
     (
         uc.passes.EstimateCosts(FixedCost(COSTS_BY_BACKEND)),
-        "A cost for every candidate. Nothing but attributes changes.",
+        "Gives every candidate a cost. Only attributes change.",
     ),
     (
         uc.passes.SearchPartition(),
-        "The cheapest cover: its kernels become functions, and `collage.plan` says why.",
+        "Finds the cheapest cover. Its kernels become functions, and `collage.plan` says why.",
     ),
-    (uc.passes.OffloadBYOC(), "Functions of libraries become calls of runtime modules."),
-    (uc.passes.FuseRemaining(), "What is left becomes kernels of TVM: PrimFuncs with schedules."),
+    (uc.passes.OffloadBYOC(), "Turns functions of libraries into calls of runtime modules."),
+    (uc.passes.FuseRemaining(), "Turns the other operators into kernels of TVM: PrimFuncs with schedules."),
 )
 """Passes, and what each does in a sentence or two."""
 
