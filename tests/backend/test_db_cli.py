@@ -237,7 +237,7 @@ def test_a_pack_of_these_costs_is_told_by_the_database_that_has_it(
     code, out, err = run("db", "info", "--database", other)
     assert (code, err) == (0, []) and any(line.endswith("refusals: not tried here yet") for line in out)
     code, _, err = run("db", "export", "--pack", pack, "--database", other)
-    assert code == 1 and "has no sure costs of this machine" in err[0]
+    assert code == 1 and "has no undisturbed costs of this machine" in err[0]
 
 
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {

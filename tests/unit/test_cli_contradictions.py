@@ -35,12 +35,12 @@ CONTRADICTIONS = {
     f"diff {MODEL} there.json --second-options=--refine": "--second-options are for a model",
     f"diff {MODEL} there.json --no-measure --tune 3": f"--tune {WITHOUT_COSTS}",
     "diff there.json there.json --precision bf16": "--precision is for models, which are compiled, and neither",
-    "diff there.json": "there.json is not a model: name what it is compared with behind it",
+    "diff there.json": "there.json is not a model: give a second file to compare it with",
     "diff there.json there.json --report d.json": "the name of the file ends in .html",
     "diff there.json there.py --report ./there.py": "--report ./there.py would overwrite there.py: choose another",
     f"bench {MODEL} --against onnxruntim": "no such runtime; did you mean onnxruntime? There are: ",
     f"bisect {MODEL} --slow --against tvm": "--against is for wrong results, and --slow times programs",
-    f"compare {MODEL} --plan there.json --tune 3": "compare goes by the costs of kernels: leave --refine, ",
+    f"compare {MODEL} --plan there.json --tune 3": "compare uses the costs of kernels only: leave --refine, ",
     f"explain {MODEL} --refine": "explain shows the plan of the search, and --refine compares programs",
     f"profile {MODEL} --trace -": "--trace - is not possible",
     f"profile {MODEL} --model {MODEL}": "--model is for saved programs",
@@ -108,7 +108,7 @@ def test_a_dry_run_takes_no_option_that_it_would_not_follow(
     option: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, line = said(f"compile --dry-run --{option} {MODEL}", capsys)
-    assert code == USAGE and line.endswith(" and --dry-run: a dry run measures nothing and builds nothing")
+    assert code == USAGE and " and --dry-run: a dry run measures nothing and builds nothing" in line
 
 
 @pytest.mark.parametrize(

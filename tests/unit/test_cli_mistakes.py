@@ -37,7 +37,7 @@ MISTAKES = {
     "db prune --release hang,crsh": "--release has no value 'crsh'; did you mean crash? There are: ",
     "db prune --release crsh": "--release has no value 'crsh'; did you mean crash? There are: ",
     "compile m.onnx --backend onednn": "compile has no option --backend; did you mean --backends? See unity-collage",
-    "compile m.onnx --backends , -q": "argument --backends: it names nothing; see unity-collage compile --help",
+    "compile m.onnx --backends , -q": "argument --backends: no name is given; see unity-collage compile --help",
     "compile m.onnx -o a.so --output b.so": "argument -o/--output: it is given twice, with a.so and b.so; see unity",
     "bench m.onnx --rounds 3 --rounds 4": "argument --rounds: it is given twice, with 3 and 4; see unity-collage bench",
     "check onednn --timeout -1": "argument --timeout: '-1' is not a duration: write 30s, 5m or 1h; see unity-collage",

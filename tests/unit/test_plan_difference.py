@@ -242,7 +242,7 @@ def test_what_cannot_be_compared_is_refused(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["p.json"], "p.json is not a model: name what it is compared with behind it"),
+        (["p.json"], "p.json is not a model: give a second file to compare it with"),
         (["p.json", "missing.so"], "missing.so is not a file"),
         (["p.json", "p.json", "--report", "d.json"], "the name of the file ends in .html"),
         (["p.json", "p.json", "--report", "no/d.html"], "cannot be written: there is no folder no"),

@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
         type=positive,
         metavar="N",
         default=5,
-        help="how many rounds they run in turns (default: 5)",
+        help="how many rounds the program and these runtimes run in turns (default: 5)",
     )
     add_json(command)
     command.set_defaults(run=_bench)
@@ -59,7 +59,9 @@ def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
         if name not in PEERS:
             raise UsageError(with_names(f"--against {name}: there is no such runtime", name, list(PEERS)))
         if on_device:
-            raise UsageError(f"--against {name}: it would run on the CPU, and the program on a GPU")
+            raise UsageError(
+                f"--against {name}: it would run on the CPU, and the program on a GPU: leave it out"
+            )
         if (reason := why_no_peer(name, Path(options.model))) is not None:
             raise CollageError(f"--against {name}: {reason}")
 

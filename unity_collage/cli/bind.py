@@ -15,12 +15,12 @@ from .files import check_written, write
 
 def add_command(commands: Any) -> None:
     """Add ``bind`` to ``commands``."""
-    text = "write a model some of whose inputs are constants"
+    text = "write a model with some of its inputs as constants"
     command = commands.add_parser(
         "bind",
         help=text,
-        description=f"{text.capitalize()}. What follows from them is computed when the model is compiled: which branch "
-        "of an If is taken, and sizes.",
+        description=f"{text.capitalize()}. A compile then knows what follows from these inputs: which branch of an If "
+        "is taken, and sizes.",
     )
     command.add_argument("model", metavar="MODEL.onnx", help="the model")
     command.add_argument(
@@ -68,7 +68,7 @@ def _bind(options: argparse.Namespace) -> None:
     assert isinstance(file, OnnxFile)
     if files_of_weights(file.model) and path.parent.resolve() != Path(options.model).parent.resolve():
         raise CollageError(
-            f"{path} cannot be written: the model's weights are in files beside it, so write it into the same folder"
+            f"{path} cannot be written: the weights are in files beside the model; write into the model's folder"
         )
     write(path, file.model.SerializeToString())
     if options.json:

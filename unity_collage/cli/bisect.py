@@ -27,8 +27,8 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser(
         "bisect",
         help=text,
-        description=f"{text.capitalize()}. Programs are built in which TVM makes some of the kernels, until no kernel "
-        "can be left out of those that are the cause.",
+        description=f"{text.capitalize()}. Programs are built in which TVM makes some of the kernels, until only "
+        "kernels that are the cause are left.",
     )
     add_options(command)
     add_no_measure(command)
@@ -54,13 +54,13 @@ def add_command(commands: Any) -> None:
         "--tolerance",
         type=error_share,
         metavar="ERROR",
-        help="the largest error as a part of a result's range, as for compile --verify (default: 1e-3)",
+        help="the largest error as a part of a result's range (default: that of compile --verify, 1e-3 for float32)",
     )
     command.add_argument(
         "-o",
         "--output",
         metavar="FILE.onnx",
-        help="write the operators of the kernel as a model, and its inputs beside it as .npz",
+        help="write the operators of the kernel as a model, and the inputs of the kernel beside it as .npz",
     )
     add_json(command)
     command.set_defaults(run=_bisect)

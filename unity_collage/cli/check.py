@@ -26,19 +26,19 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "what",
         metavar="FILE|NAME",
-        help="a program that compile -o has saved, a report in JSON, or a module as text with collage.plan; else a "
-        "backend that `unity-collage backends` lists, or package.module:VALUE",
+        help="a program that compile -o has saved, a report in JSON, or a module as text with collage.plan; or a "
+        "backend: a name that `unity-collage backends` lists, or package.module:VALUE",
     )
     command.add_argument(
         "--annotated",
         metavar="FILE",
-        help="the module as text, before SearchPartition, that the plans are of: the problem that they answer is made "
-        "again from its collage.candidates and collage.costs",
+        help="the module as text before SearchPartition: the problem of each plan is built again from its "
+        "collage.candidates and collage.costs",
     )
     command.add_argument(
         "--cases",
         metavar="package.module:VALUE",
-        help="a sequence of Case to examine in addition to the kit's own",
+        help="a sequence of Case to check in addition to the kit's own",
     )
     command.add_argument(
         "--timeout",

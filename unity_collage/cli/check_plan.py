@@ -35,7 +35,7 @@ def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Fin
         searched = functions_of(annotated)
     if not plans:
         raise CollageError(
-            f"{path} has no plan: no function of it was partitioned by costs, as compile does without --no-measure"
+            f"{path} has no plan: no function in it was partitioned by costs; compile without --no-measure"
         )
     found = {name: _found(name, plan, searched, annotated) for name, plan in plans.items()}
     fails = {name: not finding.holds for name, finding in found.items()}

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def add_command(commands: Any) -> None:
     """Add ``compare`` to ``commands``."""
-    text = "say what a plan of yours costs beside ours, kernel by kernel"
+    text = "compare the cost of a plan of yours with ours, kernel by kernel"
     command = commands.add_parser("compare", help=text, description=f"{text.capitalize()}.")
     add_options(command)
     command.add_argument(
         "--plan",
         metavar="FILE",
         required=True,
-        help="the plan: a report of compile --report plan.json, kernels typed by hand in such a file, or a partitioned "
+        help="the plan: a report of compile --report plan.json, such a file written by hand, or a partitioned "
         "module as TVMScript (.py)",
     )
     add_json(command)
@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     if options.refine or options.breed or options.tune:
-        raise UsageError("compare goes by the costs of kernels: leave --refine, --breed and --tune out")
+        raise UsageError("compare uses the costs of kernels only: leave --refine, --breed and --tune out")
     from rich.console import Console
 
     from ..frontend.models import read_model

@@ -139,5 +139,5 @@ def _program(options: argparse.Namespace) -> tuple[Program, KernelCosts | None]:
     if program.kept_since is not None:
         when = f"{datetime.fromtimestamp(program.kept_since):%Y-%m-%d %H:%M}"
         if not options.quiet:
-            tell(f"it was compiled on {when} and is kept: --recompile compiles it again")
+            tell(f"the program was compiled on {when} and is kept: --recompile compiles it again")
     return program, costs

@@ -60,7 +60,7 @@ def _add_exchange(actions: Actions) -> None:
 
     text = "add the rows of other databases; of two costs the newer one stays"
     action = _action(actions, "merge", "merge_databases", text)
-    action.add_argument("others", metavar="OTHER", nargs="+", help="a file or URL; it does not change")
+    action.add_argument("others", metavar="OTHER", nargs="+", help="a file or URL, which is only read")
 
 
 def _add_diff(actions: Actions) -> None:
@@ -73,7 +73,7 @@ def _add_diff(actions: Actions) -> None:
         type=_percent,
         metavar="P%",
         default=0.1,
-        help="show larger differences than this (default: 10%%)",
+        help="show differences larger than this (default: 10%%)",
     )
     action.add_argument(
         "--by-key",
@@ -89,23 +89,28 @@ def _add_prune(actions: Actions) -> None:
         "--older-than",
         type=positive,
         metavar="DAYS",
-        help="all rows that are older, and programs that were not used since",
+        help="remove all rows that are older, and programs that were not used since then",
     )
     action.add_argument(
-        "--stale", action="store_true", help="costs of library versions that this machine no longer has"
+        "--stale",
+        action="store_true",
+        help="remove costs of library versions that this machine no longer has",
     )
     action.add_argument(
-        "--old-versions", action="store_true", help="quarantine entries of other versions than this machine's"
+        "--old-versions",
+        action="store_true",
+        help="remove quarantine entries of other versions than this machine's",
     )
     kinds = [kind.value for kind in FailureKind]
     action.add_argument(
         "--release", nargs="+", action=NamesAction, choices=kinds, metavar="KIND", default=[],
-        help=f"quarantine entries of these kinds, so that their kernels are measured again: {', '.join(kinds)}",
+        help="remove quarantine entries of these kinds, so that their kernels are measured again: "
+        f"{', '.join(kinds)}",
     )  # fmt: skip
     action.add_argument(
         "--programs",
         action="store_true",
-        help="all programs that are kept for the next compile of the same model",
+        help="remove all programs that are kept for the next compile of the same model",
     )
     action.add_argument("--dry-run", action="store_true", help="only show how many rows would be removed")
 

@@ -96,11 +96,11 @@ def _check_replaced(name: str) -> None:
         head = file.read(len(_EXPORT_BEGIN))
     if head.startswith(_DATABASE_BEGIN):
         raise CollageError(
-            f"{name} is a database, and FILE is written: to export this one, "
+            f"{name} is a database, and FILE would be overwritten: to export this database, run "
             f"unity-collage db export costs.jsonl --database {name}"
         )
     if head and head != _EXPORT_BEGIN and not _is_pack(name):
-        raise CollageError(f"{name} is there and is not an export: choose another name, or remove it first")
+        raise CollageError(f"{name} exists and is not an export: choose another name, or remove it first")
 
 
 def _is_pack(name: str) -> bool:
@@ -197,7 +197,7 @@ def verify_sample(options: argparse.Namespace) -> None:
         if not costs:
             raise CollageError(
                 f"{database.name} has no costs that can be measured again here: "
-                "see which there are with db info --fingerprints"
+                "db info --fingerprints shows those that it has"
             )
         with progress(options) as told:
             verified = verify(database, costs, options.sample, options.seed, told)

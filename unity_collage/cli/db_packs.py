@@ -28,7 +28,7 @@ def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> Non
     pack = made(database, families, peaks.of_family(database))
     if not len(pack):
         raise CollageError(
-            f"{database.name} has no sure costs of this machine: see which there are with db info --fingerprints"
+            f"{database.name} has no undisturbed costs of this machine: db info --fingerprints shows those that it has"
         )
     data = to_bytes(pack)
     if file == STANDARD:
@@ -69,5 +69,5 @@ def packs_told(database: CostDatabase) -> Iterator[str]:
         elif verdict.why_not is not None:
             used = f"not used here: {verdict.why_not}"
         else:
-            used = f"used here, times {verdict.ratio:.2f}, to within {verdict.deviation:.0%}"
+            used = f"used here: its costs times {verdict.ratio:.2f} are right within {verdict.deviation:.0%}"
         yield f"pack {name}, {counted(len(pack), 'cost')} and refusals: {used}"

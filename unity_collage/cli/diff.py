@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
         "second",
         metavar="SECOND",
         nargs="?",
-        help="what it is compared with (default: the model FIRST again)",
+        help="the program, report, module or model to compare it with (default: the model FIRST again)",
     )
     add_options(command, model=False)
     add_no_measure(command)
@@ -93,7 +93,7 @@ def _diff(options: argparse.Namespace) -> None:
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:
     """Both paths, and for a model the options of ``compile``; raises UsageError for what cannot be compared."""
     if options.second is None and not _is_model(options.first):
-        raise UsageError(f"{options.first} is not a model: name what it is compared with behind it")
+        raise UsageError(f"{options.first} is not a model: give a second file to compare it with")
     paths = {"first": options.first, "second": options.second or options.first}
     more = {which: getattr(options, f"{which}_options") for which in paths}
     for which, path in paths.items():

@@ -8,9 +8,9 @@ DONE, FAILED, USAGE, FAULT, INTERRUPTED, CUT_OFF = 0, 1, 2, 70, 130, 141
 
 EXIT_CODES = {
     DONE: "the command did what it was asked to do",
-    FAILED: "it could not, or what it checked does not hold; one line on standard error says why",
-    USAGE: "the command line is wrong; one line on standard error says what is",
-    FAULT: "a fault of unity-collage itself; its line names a file with the details to report",  # EX_SOFTWARE
+    FAILED: "the command failed, or what it checked does not hold; one line on standard error says why",
+    USAGE: "the command line is wrong; one line on standard error says what is wrong",
+    FAULT: "a fault of unity-collage itself; one line names a file with the details to report",  # EX_SOFTWARE
     INTERRUPTED: "Ctrl-C ended it; costs measured so far are stored",
     CUT_OFF: "the reader of its output has gone, as in `| head`",  # as shells count SIGPIPE
 }

@@ -12,7 +12,7 @@ def add_command(commands: Any) -> None:
     """Add ``info`` to ``commands``."""
     text = "show what a saved program takes and returns, what it needs, how it was made, and its plan"
     command = commands.add_parser(
-        "info", help=text, description=f"{text.capitalize()}. Nothing of it is run."
+        "info", help=text, description=f"{text.capitalize()}. The program is not run."
     )
     command.add_argument(
         "program", metavar="FILE.so", help="a program that compile -o or Program.save has written"

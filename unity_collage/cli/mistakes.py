@@ -48,7 +48,9 @@ def check_options(options: Namespace) -> None:
         raise UsageError(_without_costs("--percentile"))
     for name, option in _NOT_DRY.items() if "dry_run" in given else ():
         if name in given:
-            raise UsageError(f"{option} and --dry-run: a dry run measures nothing and builds nothing")
+            raise UsageError(
+                f"{option} and --dry-run: a dry run measures nothing and builds nothing: leave one of the two out"
+            )
     if "locked" in given and "remeasure" in given:
         raise UsageError(
             "--locked measures nothing, and --remeasure measures again: leave one of the two out"
@@ -58,7 +60,7 @@ def check_options(options: Namespace) -> None:
             "--memory-limit is for the plan of the search, and --refine compares others: leave one of the two out"
         )
     if "rpc" in given and "target" in given:
-        raise UsageError("--target and --rpc: the target is that of the servers")
+        raise UsageError("--target and --rpc: the target is that of the servers: leave --target out")
     if "precision" in options and options.precision in GPU_PRECISIONS and not _may_be_gpu(options):
         raise UsageError(f"--precision {options.precision} is for GPUs: add --target cuda, or take bf16")
     if "shape" in options:

@@ -164,7 +164,7 @@ class NamesAction(argparse.Action):
     ) -> None:
         del parser, option
         if not (names := names_in(values)):
-            raise argparse.ArgumentError(self, "it names nothing")
+            raise argparse.ArgumentError(self, "no name is given")
         setattr(namespace, self.dest, names_in([*(getattr(namespace, self.dest, None) or ()), *names]))
 
 

@@ -61,7 +61,7 @@ def add_no_measure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--no-measure",
         action="store_true",
-        help="choose kernels by rule: each backend takes all it can, in the order of --backends, TVM groups the rest",
+        help="choose kernels by rule: each backend takes all that it can, in the order of --backends, and TVM the rest",
     )
 
 
@@ -71,8 +71,8 @@ def add_memory_limit(command: argparse.ArgumentParser) -> None:
         "--memory-limit",
         type=size_in_bytes,
         metavar="SIZE",
-        help="the most bytes of weights, intermediates and results, such as 200MB: the fastest plan under it is "
-        "searched for, every candidate is measured, and it is an error if none is found",
+        help="a limit for weights, intermediates and results together, such as 200MB: every candidate is measured, and "
+        "the fastest plan within the limit is searched; it is an error if none is found",
     )
 
 
@@ -109,7 +109,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         metavar="NAME=SIZES",
         help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1; "
         "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it; "
-        "length=16:0.7,512:0.3 also says how much of all calls each size stands for",
+        "length=16:0.7,512:0.3 also gives the share of each size in all calls",
     )
     command.add_argument(
         "--dim",
@@ -135,15 +135,15 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         action=TargetsAction,
         metavar="TARGET",
         help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as 'llvm -mcpu=znver4' "
-        "(default: this machine's CPU); given more than once, with backends by preference: "
+        "(default: this machine's CPU); given more than once, targets name backends by preference: "
         "--target 'llvm -libs=onednn' --target llvm",
     )
     command.add_argument(
         "--precision",
         choices=list(PRECISIONS),
         default=FLOAT32,
-        help="the precision of convolutions and products, and of values between them (default: f32), f16 and tf32 "
-        "only for cuda; the error against float32 is shown",
+        help="the precision of convolutions and products, and of values between them (default: f32); f16 and tf32 are "
+        "for cuda only; the error against float32 is shown",
     )
     command.add_argument(
         "--no-winograd",
@@ -164,12 +164,12 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         metavar="TIME",
         default=BUDGET_SECONDS,
         help=f"the limit for measuring, such as 30s or 5m, or none (default: {BUDGET_SECONDS:g}s); the result is the "
-        "best plan that is known by then, and a compile with this option goes on where an earlier one has ended",
+        "best plan that is known by then, and a compile with this option continues where an earlier one ended",
     )
     command.add_argument(
         "--remeasure",
         action="store_true",
-        help="measure known costs again too; by default only those that other work of the machine disturbed",
+        help="measure all known costs again; by default only those that other work of the machine disturbed",
     )
     command.add_argument(
         "--recompile",
@@ -182,7 +182,7 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         metavar="P",
         default=MEDIAN,
         help="which percentile of its runs is the cost of a kernel, such as 50 (the median, the default), 90 or 99: "
-        "for these each kernel runs far more often",
+        "for 90 and 99 each kernel runs far more often",
     )
     command.add_argument(
         "--tune",

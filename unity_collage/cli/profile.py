@@ -26,10 +26,10 @@ ROWS = 30
 
 def add_command(commands: Any) -> None:
     """Add ``profile`` to ``commands``."""
-    text = "run a model or a saved program, and time every kernel where it runs"
+    text = "run a model or a saved program, and time every kernel in the running program"
     description = (
-        f"{text.capitalize()}. A model is compiled first; of a saved program, --model names the model. Beside the time "
-        "of a kernel are its cost in the plan and the part of the machine's limit."
+        f"{text.capitalize()}. A model is compiled first; for a saved program, --model names its model. The table has "
+        "the time of each kernel, its cost in the plan, and the part of the machine's limit that it reaches."
     )
     command = commands.add_parser("profile", help=text, description=description)
     add_options(command, what="the model, an .onnx or .pt2 file, or a saved program with --model")
@@ -71,7 +71,8 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--report",
         metavar="FILE",
-        help="write the report of compile, with the time of each kernel in place beside its cost: .html or .json",
+        help="write the report of compile, with the time of each kernel in the running program beside its cost: .html "
+        "or .json",
     )
     command.set_defaults(run=_profile)
 
