@@ -191,7 +191,7 @@ def test_prediction_and_measurement_are_the_same_in_page_and_terminal(
     plan, _ = explained(program, name)
     dom = opened(browser, tmp_path, page_of(program), name).dom
     head, text = text_of(dom, "headline"), in_terminal(name, plan)
-    assert f"predicted {duration(plan.seconds)}, launches included" in head
+    assert f"predicted {duration(plan.seconds)}, launches and transitions included" in head
     assert head.endswith("the whole program, measured: 9.00 ms")
     assert f"predicted {duration(plan.seconds)}, measured 9.00 ms" in text
     error = re.search(r"additive error: .*", text)
@@ -212,7 +212,7 @@ def test_times_in_place_are_those_of_the_profile(browser: str, tmp_path: Path, p
         off = f"{call.seconds / call.cost:.2f}x"
         assert row[4] == f"{duration(call.seconds)} {off}"
         assert f"In place: {duration(call.seconds)} ({duration(call.low)} to {duration(call.high)}" in panel
-        assert f", {off} of the {duration(call.cost)} that are predicted with its launch" in panel
+        assert f", {off} the {duration(call.cost)} that are predicted with its launch" in panel
     (block,) = re.findall(r"4 kernels.*", text_of(found.dom, "bars"))
     seconds = sum(call.seconds for call in calls.values())
     predicted = sum(call.cost for call in calls.values())
@@ -305,7 +305,7 @@ def test_a_page_about_another_plan_than_that_of_the_program_says_so(
         f"The program runs another plan of 1 kernel ({kernel}). This page explains the plan "
         "of the search; tvm was the fastest when whole programs were timed in turns: 8.00 ms against 9.00 ms."
     )
-    assert text_of(dom, "headline").endswith("launches included")
+    assert text_of(dom, "headline").endswith("launches and transitions included")
     assert "of the other plan" not in dom.partition("<script")[0]
 
 

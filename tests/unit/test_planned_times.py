@@ -157,7 +157,7 @@ def test_a_disturbed_machine_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profiled", "says"), [([], HOW), (["main (n 1)"], "not known: the profile has passed main (n 1)")]
+    ("profiled", "says"), [([], HOW), (["main (n 1)"], "not known: the profiled run used main (n 1)")]
 )
 def test_without_times_it_says_why(profiled: list[str], says: str) -> None:
     assert (

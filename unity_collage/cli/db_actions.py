@@ -100,7 +100,9 @@ def _check_replaced(name: str) -> None:
             f"unity-collage db export costs.jsonl --database {name}"
         )
     if head and head != _EXPORT_BEGIN and not _is_pack(name):
-        raise CollageError(f"{name} exists and is not an export: choose another name, or remove it first")
+        raise CollageError(
+            f"{name} is not an export, and would be overwritten: choose another name, or remove it first"
+        )
 
 
 def _is_pack(name: str) -> bool:

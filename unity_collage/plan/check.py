@@ -98,7 +98,7 @@ def _parts(problem: Problem, plan: Plan) -> Iterator[str]:
         if certificate.lower_bound > certificate.proved_seconds:
             bound = milliseconds(certificate.lower_bound)
             yield f"by the bound of its {certificate.algorithm} search none costs less than {bound}"
-        yield f"proved is that none costs less than {milliseconds(certificate.proved_seconds)}"
+        yield f"it is proved that none costs less than {milliseconds(certificate.proved_seconds)}"
     if certificate.enumeration is not None:
         yield "the proof is an enumeration"
     if certificate.branches:

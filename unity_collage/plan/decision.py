@@ -135,7 +135,7 @@ def _what_is_proved(
     if not certificate.proved and certificate.gap <= _CLOSED:
         yield (
             f"searched, not proved: no plan is cheaper by the bound of the {certificate.algorithm} search; "
-            f"proved is that none is by more than {certificate.unproved:.2%}"
+            f"it is proved that none is by more than {certificate.unproved:.2%}"
         )
     for hidden in hidden_by_limits(declined):
         word = "optimal" if certificate.proved else "searched"

@@ -87,7 +87,7 @@ def measured_text(found: PlanDifference) -> str:
 
 
 def _change_table(found: PlanDifference) -> Table:
-    figures = [right(name) for name in ("parts", "first", "second", "difference", "of it")]
+    figures = [right(name) for name in ("parts", "first", "second", "difference", "share")]
     table = Table(left("what changed"), *figures, box=None)
     for change, parts in found.by_change.items():
         sums = [sum(part.first_seconds for part in parts), sum(part.second_seconds for part in parts)]
@@ -122,8 +122,8 @@ def _part_table(found: PlanDifference, parts: Sequence[PartDifference], width: i
         Column(name, overflow="ellipsis", no_wrap=True, ratio=2 if name != "layer" else 1)
         for name in ("layer", "first", "second")
     ]
-    both = [right("cost"), right("then")] if width >= WIDE else []
-    table = Table(*texts, *both, right("difference"), right("of it"), box=None, expand=True)
+    both = [right("first cost"), right("second cost")] if width >= WIDE else []
+    table = Table(*texts, *both, right("difference"), right("share"), box=None, expand=True)
     for part in parts:
         costs = _costs(found, part.first_seconds, part.second_seconds) if both else ()
         noise = " ~" if part.within_noise and part.seconds else ""

@@ -27,7 +27,7 @@ def in_place(explanation: Explanation, plan: Plan, profiled: Sequence[str]) -> d
     """
     times = plan.in_place
     if times is None:
-        how = f"not known: the profile has passed {', '.join(profiled)}" if profiled else HOW
+        how = f"not known: the profiled run used {', '.join(profiled)}" if profiled else HOW
         return {"says": f"Times of kernels in the running program are {how}.", "kernels": [], "rows": []}
     left = iter(zip(plan.kernels, times.kernels, strict=True))
     kernels: list[dict[str, Any] | None] = []

@@ -110,7 +110,7 @@ def cost_remark(plan: Plan, seconds: float) -> str | None:
         return None
     return (
         f"it takes {seconds / costed:.2g} times as long as its kernels were measured at, {duration(costed)}: "
-        "--refine measures them where they run"
+        "--refine measures them in the running program"
     )
 
 

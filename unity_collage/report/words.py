@@ -17,7 +17,7 @@ def chances(candidate: ExplainedCandidate) -> str:
     if candidate.regret < 0:
         return f"a plan with it is {duration(-candidate.regret)} cheaper, but was not found"
     if not candidate.exact and not candidate.regret:
-        return "no cheaper plan has it, how much more expensive was not searched"
+        return "no plan with it is cheaper; how much more it would cost was not searched"
     if not candidate.regret:
         return "equally cheap"
     least = "" if candidate.exact else "at least "
@@ -153,7 +153,7 @@ def unproved_text(gap: float, unproved: float) -> str:
     """What is known of a plan that is not proved: the ``gap`` of the search, and the gap of the proof."""
     if gap > 1e-9:
         return f"not proved: a plan up to {percent(gap)} cheaper may exist"
-    return f"the search found none that is cheaper; proved is that none is by more than {percent(unproved)}"
+    return f"the search found no cheaper plan; it is proved that none is cheaper by more than {percent(unproved)}"
 
 
 def left_text(explanation: Explanation, index: int) -> str:

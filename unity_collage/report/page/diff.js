@@ -150,7 +150,7 @@ function mark() {
 function showPart(part) {
   at("right").classList.toggle("chosen", Boolean(part));
   if (!part) {
-    at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a part: its kernels in both plans, and what they compute."));
+    at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a part to see its kernels in both plans, and what they compute."));
     return;
   }
   const share = part.share === null ? "" : `, ${shareOf(part.share)} of the whole difference`;

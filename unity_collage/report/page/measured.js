@@ -29,8 +29,8 @@ function inPlaceCells(group) {
 
 function inPlaceText({ time }) {
   if (!hasTimes()) return null;
-  if (!time) return el("p", null, "In place: not timed alone, for it runs side by side with others, or not exactly once.");
-  const against = known(time.predicted) ? `, ${ratio(time)} of the ${duration(time.predicted)} that are predicted with its launch` : "";
+  if (!time) return el("p", null, "In place: not timed alone, since it runs side by side with others, or not exactly once in a run.");
+  const against = known(time.predicted) ? `, ${ratio(time)} the ${duration(time.predicted)} that are predicted with its launch` : "";
   return el("p", null, `In place: ${duration(time.seconds)} (${duration(time.low)} to ${duration(time.high)} in 90% of the runs)${against}`);
 }
 

@@ -39,7 +39,7 @@ function showHead() {
   const measured = plan.candidates.filter((candidate) => costOf(candidate).seconds !== undefined).length;
   const views = kernels.filter((k) => k.candidate.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
-  at("headline").textContent = `${plan.label}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included${plan.measured ? `; the whole program, measured: ${plan.measured}` : ""}`;
+  at("headline").textContent = `${plan.label}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches and transitions included${plan.measured ? `; the whole program, measured: ${plan.measured}` : ""}`;
   const [says, show] = at("moves").children;
   says.textContent = plan.moves.says;
   show.hidden = !plan.moves.kernels.length;
@@ -171,12 +171,12 @@ function markRows(kernel) {
 function showKernel(kernel) {
   at("right").classList.toggle("chosen", Boolean(kernel));
   if (!kernel) {
-    at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel: why it won, by how much, and what would change the choice."));
+    at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel to see why it won, by how much, and what would change the choice."));
     return;
   }
   const { candidate } = kernel, own = costOf(candidate), equal = kernels.filter((k) => k.candidate.cost === candidate.cost);
   const readers = kernels.filter((k) => k.reads.includes(kernel.number));
-  const alone = " What is said of costs is for this one alone.";
+  const alone = " Costs are those of this kernel alone.";
   at("right").replaceChildren(...[
     el("h2", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`),
     el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${candidate.rule}`),
@@ -211,7 +211,7 @@ function bindings(candidate) {
 }
 
 function rivals(kernel) {
-  if (!kernel.rivals.length) return el("p", null, "Nothing: no other candidate has a cost for any of its bindings.");
+  if (!kernel.rivals.length) return el("p", null, "Nothing: no other candidate with a cost computes any of its bindings.");
   const shown = [kernel.candidate, ...kernel.rivals.slice(0, 40).map((id) => candidates.get(id))];
   const most = Math.max(...shown.map((candidate) => costOf(candidate).high || costOf(candidate).seconds));
   const rows = shown.map((candidate, number) => {
@@ -223,7 +223,7 @@ function rivals(kernel) {
       el("td", { class: "n" }, duration(cost.seconds), scale), el("td", null, verdict));
   });
   const head = el("tr", null, ...["candidate", "cost and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
-  const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} more expensive ones, in the JSON report`) : null;
+  const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} more expensive ones, which the JSON report lists`) : null;
   return el("div", null, el("table", { "aria-label": "Candidates" }, el("thead", null, head), el("tbody", null, ...rows)), more || "");
 }
 
@@ -262,7 +262,7 @@ function showProof() {
   const facts = [["cost", duration(proof.seconds)], ["lower bound", duration(proof.lower_bound)], ["gap", percent(gap)],
     ["proof", proof.proved ? "no valid plan is cheaper" : `none is more than ${percent(proof.unproved || 0)} cheaper`],
     ["search", proof.algorithm],
-    ["looked at", count(proof.visited || 0, "state")], ["each launch", launchText()]];
+    ["examined", count(proof.visited || 0, "state")], ["each launch", launchText()]];
   at("proof").replaceChildren(el("h2", null, "Certificate"), el("p", null, plan.says),
     el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])),
     ...plan.remarks.map((remark) => el("p", { class: "quiet" }, remark)));

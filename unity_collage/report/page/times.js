@@ -44,7 +44,7 @@ function showTimes() {
   }));
   const rest = plan.proof.seconds - together(kernels).seconds;
   at("rest").textContent = [
-    rows.length > shown.length ? `${rows.length - shown.length} more are not shown. ` : "",
+    rows.length > shown.length ? `${count(rows.length - shown.length, "more row")} not shown. ` : "",
     rest > 0 ? `Launches and transitions between backends: ${duration(rest)}, ${percent(rest / plan.proof.seconds)}.` : "",
   ].join("");
 }
