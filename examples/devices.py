@@ -1,7 +1,8 @@
 """A small network on two devices: the first layer on one, the second layer on the other, with one copy between.
 
-The types of the module say where each value is, and ``R.to_vdevice`` is where a value crosses. Both devices are of this
-machine's processor here, under two numbers. Each kernel is measured and compiled for the target of its own device.
+The types of the module say where each value is, and ``R.to_vdevice`` copies a value to another device. Here both
+devices are this machine's processor, under two numbers. Each kernel is measured and compiled for the target of its own
+device.
 """
 
 import tempfile

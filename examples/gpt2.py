@@ -3,8 +3,8 @@
 usage: gpt2.py [--layers 12] [--width 768] [--vocabulary 50257] [--prompt 64] [--tokens 64]
 
 The model takes any number of tokens and of tokens in its cache. Single tokens get a plan of their own, and prompts
-of all lengths another one. ONNX Runtime does the same with the same file, where it is installed. Weights are random and
-the same in every run, so are the tokens: they mean nothing.
+of all lengths another one. If ONNX Runtime is installed, it does the same with the same file. The weights are random,
+and the same in every run. So are the tokens, which have no meaning.
 """
 
 import argparse
@@ -27,8 +27,7 @@ import sized_models
 HEADS, MOST_TOKENS = 12, 1024
 
 Step = Callable[[Mapping[str, Any]], Sequence[Any]]
-"""From inputs to the logits of the last token and the keys and values of all tokens; these are inputs again, as they
-are."""
+"""From inputs to the logits of the last token, and the keys and values of all tokens, which the next step reads."""
 
 
 def main() -> None:
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 def tell(name: str, step: Step, options: argparse.Namespace) -> None:
-    """Generate, and print the tokens and how fast they came."""
+    """Generate tokens, and print them and how many there were in a second."""
     generated(step, options, 2)  # the first calls make what depends on sizes
     tokens, reading, making = generated(step, options, options.tokens)
     print(f"{name}: {', '.join(map(str, tokens[:8]))}, ...")

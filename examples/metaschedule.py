@@ -2,7 +2,7 @@
 
 Our passes choose and outline the kernels. MetaSchedule tunes those of TVM; a kernel for which it finds no schedule gets
 ours. Needs the extra ``tune``. ``EstimateCosts(tune_trials=N)`` is another way: it tunes before the plan is made, and
-only kernels that could change it.
+tunes only kernels that could change the plan.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The MNIST program of the Collage RFC, stage by stage as TVMScript.
 
-Run it, and read what each pass adds: candidates, costs, the plan, calls into libraries, kernels.
+Run it to see what each pass adds: candidates, costs, the plan, calls of libraries, kernels.
 """
 
 import numpy as np

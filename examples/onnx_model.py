@@ -1,9 +1,9 @@
-"""Compile an ONNX model for this machine, look at the plan, run it, time it, save it and load it again.
+"""Compile an ONNX model for this machine, show the plan, run the program, time it, save it and load it again.
 
 usage: onnx_model.py [NAME or MODEL.onnx] [MORE ...]
 
-NAME is a model of the zoo in benchmarks/ (a wrong one prints the list); the default is resnet50. The first run measures
-every distinct kernel once, later ones take seconds.
+NAME is a model of the zoo in benchmarks/, by default resnet50; an unknown name prints the list. The first run measures
+kernels, later runs take seconds.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Compile a PyTorch module for this machine, run it on tensors of torch, and let torch.compile do the same.
+"""Compile a PyTorch module for this machine, run it on tensors of torch, and do the same with torch.compile.
 
 usage: pytorch.py
 
-The first run measures every distinct kernel once, later ones take seconds.
+The first run measures kernels, later runs take seconds.
 """
 
 import torch
@@ -31,7 +31,7 @@ class Tagger(nn.Module):
 
 def main() -> None:
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # one pool in a process: that of the programs
+    torch.set_num_threads(1)  # PyTorch's threads would compete with those of the program
     module, sentence = Tagger().eval(), torch.randint(0, 100, (1, 12))
 
     program = uc.compile(module, (sentence,))  # exported by torch, weights become constants

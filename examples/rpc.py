@@ -1,6 +1,6 @@
-"""Another machine measures the kernels that this one makes: a tracker and a server, here both on loopback.
+"""Another machine measures the kernels that this one makes. Here the tracker and the server run on this machine too.
 
-On a real farm the tracker runs anywhere, and each machine that measures runs
+On a real farm the tracker runs on any machine, and each machine that measures runs
 
     python -m unity_collage.measure.remote.server --tracker TRACKER:9190 --key board
 

@@ -1,7 +1,7 @@
 """The passes one by one, with the text edited by hand in between.
 
-What a pass knows is in the module's text. So after AnnotateCandidates this program deletes the first candidate of
-oneDNN from the text, and the other passes go on from the edited text: the plan has to do without that candidate.
+The module's text has all that a pass hands to the next one. So after AnnotateCandidates this program deletes the first
+candidate of oneDNN from the text. The other passes continue from the edited text: the plan cannot use that candidate.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A backend of one's own: three kernels written by hand as tensor expressions.
+"""A backend of your own: three kernels written by hand as tensor expressions.
 
 Takes     relu; x * y + z in one pass; products of two matrices.
 Declines  other dtypes than float32, operands that are constants, empty, repeated or of other shapes.
