@@ -151,7 +151,7 @@ def test_info_counts_and_shows_the_fingerprints(run: Run, costs: Path) -> None:
     assert [line.split() for line in out if "SIGSEGV" in line] == [
         ["tvm", "exp", "crash", "SIGSEGV", "[in", "a", "loop]"]
     ]
-    assert f"threads: {uc.num_threads()}" in text and text.count("as here and now") == 3
+    assert f"threads: {uc.num_threads()}" in text and text.count("which hold here now") == 3
 
 
 def test_export_import_and_merge_carry_everything(run: Run, costs: Path, tmp_path: Path) -> None:

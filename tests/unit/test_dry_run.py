@@ -95,7 +95,7 @@ def test_the_summary_has_the_figures_and_the_budget() -> None:
     text = shown(DryRun({"main": function}, 1, 300, Pace(0.5, 40), "costs.sqlite", 35.0))
     assert "main: 9 bindings, 6 candidates" in text and "too wide" in text and "rare" not in text
     assert "(1 reason more)" in text and "1 of 301 kernels are in costs.sqlite" in text
-    assert "about 150 s, 500 ms each, as 40 costs here did" in text
+    assert "about 150 s, 500 ms each, as 40 costs did here" in text
     assert "the budget ends it after 35.0 s" in text
     unlimited = shown(DryRun({"main": function}, 1, 3, Pace(), "costs.sqlite", None))
-    assert "as is assumed" in unlimited and "budget" not in unlimited
+    assert "which is an assumption" in unlimited and "budget" not in unlimited

@@ -68,6 +68,7 @@ def test_a_plan_says_what_a_spent_budget_may_have_cost_and_how_to_go_on() -> Non
         console.print(plan_summary("main", Plan((kernel,), 1e-6, gap=0.125, without_cost=(*late, refused))))
     *_, first, second = captured.get().splitlines()
     assert first == (
-        "the plan may be up to 12.5% off: there was no time left to measure 2 candidates; --budget TIME measures on"
+        "the plan may be up to 12.5% off: there was no time left to measure 2 candidates; "
+        "--budget TIME continues the measuring"
     )
     assert second == "1 candidate without a cost, such as tvm relu: its numbers are wrong"

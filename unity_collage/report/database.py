@@ -54,7 +54,7 @@ def fingerprint_list(
     if len(lines) > 1 and common:
         parts += ["common to all:", *(f"  {escape(line)}" for line in common), ""]
     for name, count in counts.most_common():
-        mark = ", as here and now" if name in here else ""
+        mark = ", which hold here now" if name in here else ""
         parts.append(f"[bold]{name}[/bold]: {counted(count, 'row')}{mark}")
         own = lines[name] if len(lines) == 1 else [line for line in lines[name] if line not in common]
         parts += [*(f"  {escape(line)}" for line in own)]

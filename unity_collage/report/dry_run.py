@@ -55,10 +55,10 @@ def _refusals(declined: tuple[Refusals, ...]) -> Table:
 def _measuring(found: DryRun) -> Iterator[str]:
     there = f"{found.known} of {counted(found.kernels, 'kernel')} are in {found.database}"
     if not found.unknown:
-        yield f"{there}: nothing is to be measured but what the plan depends on, once more and together"
+        yield f"{there}: only kernels that the plan depends on are measured, once more and together"
         return
-    basis = f"as {found.pace.kernels} costs here did" if found.pace.kernels else "as is assumed"
+    basis = f"as {found.pace.kernels} costs did here" if found.pace.kernels else "which is an assumption"
     yield f"{there}; at most {found.unknown} are measured, those that can change the plan"
-    yield f"for all of them about {duration(found.seconds)}, {duration(found.pace.seconds)} each, {basis}"
+    yield f"all of them take about {duration(found.seconds)}, {duration(found.pace.seconds)} each, {basis}"
     if found.budget_seconds is not None and found.budget_seconds < found.seconds:
-        yield f"the budget ends it after {duration(found.budget_seconds)}; what matters most comes first"
+        yield f"the budget ends it after {duration(found.budget_seconds)}; what matters most is measured first"

@@ -166,14 +166,14 @@ def _remarks(plan: Plan) -> list[RenderableType]:
     if late and plan.gap > 1e-9:
         lines.append(
             f"the plan may be up to {percent(plan.gap)} off: there was no time left to measure "
-            f"{counted(len(late), 'candidate')}; --budget TIME measures on"
+            f"{counted(len(late), 'candidate')}; --budget TIME continues the measuring"
         )
     elif plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
         lines.append(unproved_text(plan.gap, plan.certificate.unproved))
     if plan.expected:
         lines.append(
             f"the costs of {counted(plan.expected, 'kernel')} follow from those at another size, since there was no "
-            "time left to measure them; --budget TIME measures on"
+            "time left to measure them; --budget TIME continues the measuring"
         )
     if plan.doubt >= _NOTABLE_DOUBT:
         lines.append(
