@@ -63,19 +63,26 @@ SHORT = {"float32": "f32", "float16": "f16", "float64": "f64", "bfloat16": "bf16
 
 HEAD = """# What each backend takes
 
-`python scripts/backend_page.py` writes this page, and a test compares it with what that gives. The script asks the rule
-of each backend about every function of the [conformance kit](writing_a_backend.md#the-conformance-kit) and some more in
-bfloat16, for an x86-64-v3 processor and a GPU of compute capability 9.0. No library is needed for that. Which of the
-possible kernels are used is decided by [measured cost](costs.md). For a node of your own model, ask
+This page is generated: `python scripts/backend_page.py` writes it, and a test fails if it is out of date. The script
+calls the rule of each backend for all functions of the
+[conformance kit](writing_a_backend.md#the-conformance-kit), and for some more in bfloat16. The targets are an
+x86-64-v3 processor and a GPU of compute capability 9.0. No library is needed for that. Whether a possible kernel is
+used depends on its [measured cost](costs.md). For a node of your own model, run
 [`unity-collage explain --node`](why_not.md).
+
+The first table is for all backends. Each backend then has a section with the reasons why it declined operators. A
+backend may decline an operator in one function and take it in another. A reason that begins with *not behind* is about
+a longer kernel: the operator cannot be added to a kernel that ends with the operator named there, but it may be a
+kernel of its own.
 
 ## Operators
 
-A cell has the element types in which the backend took the operator.
+A cell lists the element types in which the backend took the operator.
 
-* Types in parentheses: it took the operator only in kernels with other operators.
-* *declined*: its kernels may begin with the operator, and it declined each function with it. Its section says why.
-* *untried*: its kernels may begin with the operator, and no function was asked about that has it.
+* Types in parentheses: the backend took the operator only in kernels with other operators.
+* *declined*: the backend's kernels may begin with the operator, but it declined all functions with it. Its section
+  says why.
+* *untried*: the backend's kernels may begin with the operator, but no function that was tried has it.
 """
 
 

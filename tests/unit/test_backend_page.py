@@ -32,6 +32,8 @@ def test_it_names_each_backend_and_each_operator_that_a_rule_names() -> None:
         section = PAGE.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         for operator in SCRIPT["beginnings"](backend.rule(target)):
             assert f"\n| `{operator}` |" in PAGE and f"`{operator}`" in section
+        parts = re.findall(r"^\* \*(\w+)\*: .*\.$", section, re.MULTILINE)
+        assert parts == ["Takes", "Declines", "Needs"], f"the docstring of {name} lacks a part"
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """cuBLASLt as a backend.
 
-Takes     matrix products of float32, float16 and bfloat16, batched ones and those of vectors too, and 1x1 convolutions
-          with channels innermost. Behind them a scalar factor, a bias of the columns, an added matrix, and ReLU or
-          GELU. The library ranks its algorithms for a product: the first three are candidates.
-Declines  other dtypes, dynamic shapes, a result of another dtype than the operands, operators behind an activation.
+Takes     matrix products of float32, float16 and bfloat16, also batched ones and those with vectors, and 1x1
+          convolutions with channels innermost. A scalar factor, a bias of the columns, an added matrix, and ReLU or
+          GELU may follow in the same call. The library ranks its algorithms for a product: the first three are
+          candidates.
+Declines  other dtypes, dynamic shapes, a result of another dtype than the operands, operators after an activation.
 Needs     a CUDA device and ``libcublasLt.so.13``.
 """
 

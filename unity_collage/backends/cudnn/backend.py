@@ -1,11 +1,12 @@
 """cuDNN as a backend.
 
-Takes     convolutions of one to three spatial dims with bias, residual and activation behind them, one candidate for
-          each of the first engines that cuDNN recommends; attention of 16-bit types as one kernel; pooling; layer
-          normalization. float32, float16 and bfloat16: all compute in float32, and float32 products are exact.
-Declines  other dtypes, dynamic shapes, transposed convolutions, and what the tables name. If no engine can run a
-graph, it is refused when the kernel is made, and the measurement records the reason. Needs     ``nvidia-cudnn-cu13``,
-an NVIDIA GPU.
+Takes     convolutions of one to three spatial dims, followed by bias, residual and activation: one candidate for each
+          of the first engines that cuDNN recommends. Attention of 16-bit types as one kernel. Pooling and layer
+          normalization. float32, float16 and bfloat16: all compute in float32. Operands of float32 are not rounded,
+          unless the precision is ``tf32``.
+Declines  other dtypes, dynamic shapes, transposed convolutions. If no engine can run a graph, cuDNN refuses it when the
+          kernel is made, and the measurement records the reason.
+Needs     ``nvidia-cudnn-cu13``, an NVIDIA GPU.
 """
 
 from __future__ import annotations

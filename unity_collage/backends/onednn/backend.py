@@ -1,11 +1,13 @@
 """oneDNN as a backend.
 
 Takes     the operators of its primitives: convolutions, products, pooling, norms, softmax, element-wise and binary
-          operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
-          behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
-          where ``limits`` and ``narrow`` allow it: widened while it is read, rounded while it is stored.
-Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and the cases
-that the tables name. Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
+          operators, concatenation, reductions, resampling, layout changes, LRN. Most can have a bias and
+          post-operations in the same kernel, and read and write layout changes of operands and results through strides.
+          float32; bfloat16 where ``limits`` and ``narrow`` allow it. bfloat16 is widened while it is read, and results
+          are rounded while they are stored.
+Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and what oneDNN
+          computes only with a slow reference kernel (``limits``).
+Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OpenBLAS as a backend.
 
-Takes     matrix products and matrix-vector products, batched ones too, with a scalar factor and an added
+Takes     matrix products and matrix-vector products, also batched ones, with a scalar factor and an added
           bias or matrix. Sizes may be known only when the program runs.
-Declines  other dtypes than float32, everything that is not a product.
+Declines  other dtypes than float32, all operators that are not a product.
 Needs     ``scipy-openblas32``.
 """
 

@@ -1,11 +1,11 @@
 """ONNX Runtime and OpenVINO as backends of regions.
 
-Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest ones, blocks of a network, and
-          products and convolutions with the operators behind them. Sizes are static.
-Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it, and maxima
-          over axes and windows, which lose NaN; for OpenVINO float64, arithmetic of 64-bit integers, which it
-          computes in 32 bits, integers of 8 and 16 bits, since it saturates sums, casts to bfloat16, which it
-          truncates, and operators that test for NaN or get it from a softmax.
+Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest regions, blocks of a network,
+          and products and convolutions with the operators that follow. Sizes are static.
+Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
+          Runtime also maxima over windows, and bfloat16, for which it has few kernels. For OpenVINO also float64, which
+          it computes in float32; arithmetic of 64-bit integers, which it computes in 32 bits; integers of 8 and 16 bits,
+          whose sums it saturates; casts to bfloat16, which it truncates; and tests for NaN.
 Needs     ``onnxruntime`` or ``openvino``. They are used only if they are named: ``backends=["onednn", "openvino"]``.
 """
 

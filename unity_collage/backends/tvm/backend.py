@@ -2,7 +2,7 @@
 
 Takes     every operator that has a legalization, and every PrimFunc (``call_tir``), fused by kind
           (FusionCone).
-Declines  shapes that are not known, opaque operators; those are left to TVM without a cost.
+Declines  shapes that are not known, and opaque operators. TVM compiles these too, but they have no cost.
 Needs     nothing but TVM.
 """
 
