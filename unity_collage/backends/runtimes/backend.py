@@ -4,8 +4,8 @@ Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the
           and products and convolutions with the operators that follow. Sizes are static.
 Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
           Runtime also maxima over windows, and bfloat16, for which it has few kernels. For OpenVINO also float64, which
-          it computes in float32; arithmetic of 64-bit integers, which it computes in 32 bits; integers of 8 and 16 bits,
-          whose sums it saturates; casts to bfloat16, which it truncates; and tests for NaN.
+          it computes in float32; arithmetic of 64-bit integers, which it computes in 32 bits; integers of 8 and 16
+          bits, whose sums it saturates; casts to bfloat16, which it truncates; and tests for NaN.
 Needs     ``onnxruntime`` or ``openvino``. They are used only if they are named: ``backends=["onednn", "openvino"]``.
 """
 
