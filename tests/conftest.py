@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -25,8 +27,29 @@ settings.load_profile("repeated")
 _FAULTS = Faults()
 
 
+def _stack(context: int = 1) -> list[inspect.FrameInfo]:
+    """``inspect.stack`` with lines from a cache: Python's own searches all modules for frames that have no file.
+
+    TVM's parser calls it twice for each function of a script, which takes half of the time of a parse, and its
+    decorators call it for each function of a test.
+    """
+    frame = inspect.currentframe()
+    outer = frame and frame.f_back
+    if context != 1:
+        return inspect.getouterframes(outer, context)
+    frames = []
+    while outer:
+        name, number = outer.f_code.co_filename, outer.f_lineno
+        line = linecache.getline(name, number, outer.f_globals)
+        place = ([line], 0) if line else (None, None)
+        frames.append(inspect.FrameInfo(outer, name, number, outer.f_code.co_name, *place))
+        outer = outer.f_back
+    return frames
+
+
 def pytest_configure() -> None:
     """Before any test is imported: what is made there is watched too."""
+    inspect.stack = _stack
     _FAULTS.watch()
     if os.environ.get("COLLAGE_REQUIRE_TORCH") and find_spec("torch") is None:
         raise pytest.UsageError("COLLAGE_REQUIRE_TORCH is set, and PyTorch is not installed")

@@ -2,10 +2,16 @@
 
 A pass does not change its input, its output is well-formed, and the script of the output parses back to it. Each plan
 of a search passes the checker of plans.
+
+TVM's parser takes about 20 ms for a line, so nothing is parsed that was parsed before: most passes write attributes
+and keep the bindings.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -81,10 +87,57 @@ def _names(mod: IRModule) -> set[str]:
 def why_no_round_trip(mod: IRModule) -> str | None:
     """Why the script of ``mod`` does not parse back to an equal module, or None.
 
-    Runtime modules compare by identity, so modules that contain some must have equal text instead.
+    The attributes of this package are parsed apart from the functions that have them. Runtime modules compare by
+    identity, so modules that contain some must have equal text instead.
     """
+    return next(filter(None, map(_why_not_parsed_back, _parts(mod))), None)
+
+
+def _parts(mod: IRModule) -> Iterator[IRModule]:
+    """``mod`` without the attributes of this package, then a module for each of these attributes."""
+    bare = mod.clone()
+    attributes = [
+        (gvar, name, value)
+        for gvar, func in mod.functions_items()
+        if isinstance(func, relax.Function) and func.attrs
+        for name, value in func.attrs.items()
+        if name.startswith("collage.")
+    ]
+    for gvar, name, _ in attributes:
+        bare[gvar] = bare[gvar].without_attr(name)
+    yield bare
+    yield from (IRModule({"main": _identity().with_attr(name, value)}) for _, name, value in attributes)
+
+
+@lru_cache(maxsize=1)
+def _identity() -> relax.Function:
+    """The function that carries an attribute."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(x)
+    return builder.get()["main"]
+
+
+_MOST_PARSED = 64
+_parsed: OrderedDict[str, IRModule] = OrderedDict()
+"""Modules that parsed back, by their text; the one used longest ago comes first."""
+
+
+def _why_not_parsed_back(mod: IRModule) -> str | None:
+    """:func:`why_no_round_trip` without parts: one text parses to one module, which is compared again."""
     text = mod.script(show_meta=True)
+    holds_runtime_modules = "external_mods" in (mod.attrs or {})
+    known = _parsed.get(text)
+    if known is not None and (holds_runtime_modules or tvm_ffi.structural_equal(mod, known)):
+        _parsed.move_to_end(text)
+        return None
     back = tvm.script.from_source(text)
-    if "external_mods" in (mod.attrs or {}):
-        return None if back.script() == mod.script() else "the script parses back to another text"
-    return None if tvm_ffi.structural_equal(mod, back) else "the script parses back to another module"
+    if holds_runtime_modules:
+        reason = None if back.script() == mod.script() else "the script parses back to another text"
+    else:
+        reason = None if tvm_ffi.structural_equal(mod, back) else "the script parses back to another module"
+    if reason is None:
+        _parsed[text] = mod
+        if len(_parsed) > _MOST_PARSED:
+            _parsed.popitem(last=False)
+    return reason
