@@ -56,7 +56,7 @@ def arrays(results: Any) -> Any:
 
 
 def backends_of(program: Program) -> set[str]:
-    """Whose kernels there are in the plan of a program."""
+    """The backends that have kernels in the plan of a program."""
     return {kernel.backend for plan in (program.plan or {}).values() for kernel in plan.kernels}
 
 

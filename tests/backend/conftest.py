@@ -32,7 +32,7 @@ FASTEST = peaks.Machine(
     writes=((1 << 26, 1e13),),
     weights=((1 << 22, 1e13), (1 << 26, 1e13)),
 )
-"""No machine is that fast: what a busy one shows of itself may be less than what it does a moment later."""
+"""Faster than any machine: a busy one may seem slower than it is a moment later."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

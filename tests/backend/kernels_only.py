@@ -1,4 +1,4 @@
-"""Measured costs of kernels with given overheads: to measure those takes eight seconds for each new backend."""
+"""Measured costs of kernels, with given overheads: measuring overheads takes eight seconds for each new backend."""
 
 from __future__ import annotations
 

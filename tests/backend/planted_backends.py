@@ -44,12 +44,12 @@ def misbehaving(body: fake_kernels.Misbehaviour) -> Any:
 
 
 def takes(call: relax.Call) -> str | None:
-    """Takes relu and nothing else."""
-    return None if call.op.name == "relax.nn.relu" else "it is no relu"
+    """Accepts relu and nothing else."""
+    return None if call.op.name == "relax.nn.relu" else "it is not a relu"
 
 
 def says_false(call: relax.Call) -> Any:
-    """Takes exp, whose numbers may differ in the last digits."""
+    """Accepts exp, whose numbers may differ in the last digits, and refuses relu by False."""
     return False if call.op.name == "relax.nn.relu" else None
 
 
@@ -59,7 +59,7 @@ def says_nothing(call: relax.Call) -> str | None:
 
 @dataclass(frozen=True)
 class Whole:
-    """Everything is one kernel."""
+    """Proposes everything as one kernel."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         yield Found((1 << len(graph.nodes)) - 1, "whole", "whole")
@@ -67,7 +67,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Ends:
-    """The first and the last node are one kernel, without what is between."""
+    """Proposes the first and the last node as one kernel, without what is between."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         yield Found(1 | 1 << (len(graph.nodes) - 1), "ends", "ends")
@@ -75,7 +75,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Every node, in an order that the process decides."""
+    """Proposes every node, in an order that differs between processes."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         for node in sorted(graph.nodes, key=lambda node: hash((os.getpid(), node.index))):
@@ -84,7 +84,7 @@ class Shuffled:
 
 @dataclass(frozen=True)
 class Raising:
-    """Cannot read what it is given."""
+    """Raises for every graph."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         raise KeyError("shape")

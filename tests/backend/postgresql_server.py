@@ -29,7 +29,7 @@ def why_unavailable() -> str | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The URL of an empty database ``costs`` on a server that runs for so long; it wants the password."""
+    """The URL of an empty database ``costs``, on a server that runs until the block ends and asks for the password."""
     with tempfile.TemporaryDirectory(prefix="collage-postgresql-") as name:
         folder, port = Path(name), _free_port()
         (folder / "password").write_text(PASSWORD)

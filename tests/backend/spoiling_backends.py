@@ -1,4 +1,4 @@
-"""Backends whose kernels compute right, and then change the process in which other kernels are measured after them."""
+"""Backends whose kernels compute the right numbers, and then change the process that measures other kernels next."""
 
 from __future__ import annotations
 

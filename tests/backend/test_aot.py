@@ -98,7 +98,7 @@ def test_a_system_library_registers_itself_in_the_process_that_links_it(tmp_path
 
 
 def test_compiled_functions_do_not_find_what_is_linked_beside() -> None:
-    """If this fails, TVM has mended it, and ``link_external`` is not needed any more."""
+    """If this fails, TVM has fixed it, and ``link_external`` is no longer needed."""
     with pytest.raises(RuntimeError, match=r"Cannot find function fused_matmul\w* in the imported modules"):
         assert_right(built("compiled"))
 

@@ -40,7 +40,7 @@ BY_RULE = Pipeline(backends=NAMES, measure=False)
 
 @pytest.fixture
 def planted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A backend for relu whose kernels misbehave as the test asks, beside one that is right."""
+    """A backend for relu whose kernels misbehave as the test asks, and one whose kernels are right."""
     bad = replace(misbehaving_backend(request.param, "relax.nn.relu"), name="planted")
     with (
         only_backends(RIGHT, bad),

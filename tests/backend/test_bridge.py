@@ -170,7 +170,7 @@ def test_functions_for_a_code_generator_that_is_not_there_are_left_alone() -> No
 
 @pytest.mark.parametrize("name", ["theirs.dense_bias", "theirs.relu"])
 def test_the_attributes_survive_where_the_table_is_gone(name: str) -> None:
-    """What a pattern wants said of its match is in the workload, so that a worker process need not know it."""
+    """The attributes that a pattern gives its match are in the workload, so a worker process needs no pattern."""
     from unity_collage.annotations import CANDIDATES
     from unity_collage.cost.asking import workloads
     from unity_collage.lowering.outlined import external_function

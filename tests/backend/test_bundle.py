@@ -109,7 +109,7 @@ print(json.dumps({"names": names, "first": first, "equal": all(m == first for m 
 
 
 def _called(folder: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """What a caller that has nothing of this package sees: Python stands in for C, without its packages."""
+    """A caller without this package: Python without its installed packages stands in for C."""
     x = np.random.default_rng(1).standard_normal((4, 16), dtype=np.float32)
     given = tmp_path / "given.json"
     given.write_text(json.dumps({"x": x.ravel().tolist(), "w": WEIGHT.ravel().tolist()}))

@@ -108,7 +108,7 @@ def test_a_backend_keeps_its_promises(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_misbehaviour_of_the_fakes_is_tried() -> None:
-    # TVM needs half a minute to say that memory ran out: the tests of the guard have that one.
+    # TVM takes half a minute to report that memory ran out: the tests of the guard cover that one.
     assert set(FAKES) == {*MISBEHAVIOURS, CANNOT_COMPILE} - {"allocates_without_end"}
 
 

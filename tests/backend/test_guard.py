@@ -22,7 +22,7 @@ from unity_collage.testing.fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
 QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0)
 
 SILENT_SECONDS = 6.0
-"""The limit for a kernel that hangs; the others of its test keep it as well."""
+"""The limit for a kernel that hangs, and for the other kernels of its test."""
 
 REFUSED = [
     ("segfault", FailureKind.CRASH, "it crashed the process: SIGSEGV"),

@@ -1,4 +1,4 @@
-"""Convolutions that write into a slice of a concatenation and copy the other slices beside it, or read its fields."""
+"""Convolutions that write into a slice of a concatenation and make its sibling copies, or read its fields."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ def test_the_concat_is_part_of_the_kernel(body: Callable[..., Any], shapes: tupl
 )
 def test_what_no_slice_can_be_stays_outside(body: Callable[..., Any], covered: int):
     """The result is needed elsewhere too, something goes behind the whole, an operand lies otherwise, or the slice is
-    no image of whole rows.
-    """
+    not an image of whole rows."""
     assert largest(function(body, IMAGE)) == covered
 
 

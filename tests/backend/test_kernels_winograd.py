@@ -77,7 +77,7 @@ def winograd(
 
 
 def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
-    """Within 2e-5 of the largest number: a fifth of what a cost allows."""
+    """Within 2e-5 of the largest number: a fifth of what a measured kernel may be off by."""
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 

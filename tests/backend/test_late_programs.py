@@ -25,7 +25,7 @@ from unity_collage.plan.costs import Cost
 
 @dataclass(frozen=True)
 class Flattering(MeasuredCost):
-    """Kernels whose backend and label begin so cost a part of what they take."""
+    """Divides the costs of kernels whose backend and label begin with ``flattered`` by ``by``."""
 
     flattered: str = "openblas"
     by: float = 1e3
@@ -45,7 +45,7 @@ class Flattering(MeasuredCost):
 
 
 def products() -> IRModule:
-    """Two, for which OpenBLAS takes several times as long as oneDNN, with :func:`slow_openblas`."""
+    """Two products, which take OpenBLAS several times as long as oneDNN, with :func:`slow_openblas`."""
     numbers = np.random.default_rng(0)
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((512, 512), "float32"))
@@ -67,7 +67,7 @@ def compiled(database: Path, **options: Any) -> uc.Program:
 
 @pytest.fixture(scope="module", autouse=True)
 def slow_openblas() -> Iterator[None]:
-    """In the processes that measure it has the kernels of a processor without AVX: elsewhere it may be as fast."""
+    """Processes that measure run OpenBLAS without AVX: with AVX it may be as fast as oneDNN."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_CORETYPE", "Prescott")
         yield

@@ -15,7 +15,7 @@ import unity_collage as uc
 from unity_collage.cli.check_plan import findings
 from unity_collage.report import plan_summary
 
-# Beside other work another program than that of the search may be the fastest, and it has no range.
+# On a busy machine another program than that of the search may be the fastest, and it has no range.
 pytestmark = pytest.mark.alone
 
 

@@ -53,7 +53,7 @@ def test_every_number_of_rows(backend: str) -> None:
 
 
 def test_a_size_that_follows_from_an_extent(backend: str) -> None:
-    """Rows are 2 n + 1, told by the result: an extent of 4 is none."""
+    """The result has 2 n + 1 rows, from which n follows: no n gives 4 rows."""
     program = product(backend)
     rows = {"terms": [[2, "n.0"], [1]]}
     for view in (*program.text["steps"][0]["args"].values(),):

@@ -1,4 +1,4 @@
-"""Modules that are no plain network: what no library takes stays with TVM, and all of it runs right."""
+"""Modules that are more than a plain network: TVM keeps what no library takes, and all results are right."""
 
 from __future__ import annotations
 

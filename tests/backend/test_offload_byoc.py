@@ -1,4 +1,4 @@
-"""OffloadBYOC: calls of libraries, beside what others have put there."""
+"""OffloadBYOC: kernels become calls of libraries, next to the calls that others have put there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Library kernels with several results, with several parts, and beside others that compute the same value."""
+"""Library kernels with several results or parts, and kernels that compute a value which another one computes too."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "python": f"""#!/bin/sh
 exec {sys.executable} "$@"
 """,
-    # Nothing is downloaded. What is there already is enough, and a folder of this repository is put beside the page.
+    # Nothing is downloaded: what is installed is enough, and a package of the repository goes into the page's folder.
     "pip": f"""#!/bin/sh
 case "$2" in
   ./*) exec {sys.executable} -m pip install -q --no-index --no-deps --no-build-isolation --target installed "$2" ;;

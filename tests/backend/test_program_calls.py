@@ -24,8 +24,8 @@ CONSTANT = random(2, 2, seed=2)
 
 
 def model(first: str = "x", second: str = "y", rows: int | str = "rows") -> onnx.ModelProto:
-    """``difference = first - second`` and ``relu/0 = max(difference, 0)``; ``constant`` and ``same`` are no results of
-    kernels."""
+    """``difference = first - second`` and ``relu/0 = max(difference, 0)``; ``constant`` and ``same`` are no
+    kernel's results."""
 
     def value(name: str, *shape: int | str) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

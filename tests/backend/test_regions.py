@@ -94,11 +94,9 @@ def _backends(program: uc.Program) -> list[str]:
     return [kernel.backend for kernel in program.plan["main"].kernels]
 
 
-def _forced(
-    runtime: str, prices: Mapping[str, float | str], backends: Sequence[str] = ("tvm",)
-) -> uc.Program:
-    """The program of the cheapest plan by ``prices``."""
-    return compile_with(collage([*backends, runtime], FixedCost(prices, default=100.0)), NETWORK)
+def _forced(runtime: str, costs: Mapping[str, float | str], backends: Sequence[str] = ("tvm",)) -> uc.Program:
+    """The program of the cheapest plan by ``costs``."""
+    return compile_with(collage([*backends, runtime], FixedCost(costs, default=100.0)), NETWORK)
 
 
 def _layer() -> IRModule:
@@ -140,8 +138,8 @@ def test_the_whole_function_may_be_one_region(runtime) -> None:
 def test_regions_mix_with_those_of_another_library(runtime) -> None:
     if reason := registry.why_unavailable(registry.get("onednn")):
         pytest.skip(reason)
-    prices = {f"{runtime}:conv2d+add+relu": 0.1, runtime: 1000.0, "onednn": 1.0, "tvm": 10.0}
-    program = _forced(runtime, prices, ("onednn", "tvm"))
+    costs = {f"{runtime}:conv2d+add+relu": 0.1, runtime: 1000.0, "onednn": 1.0, "tvm": 10.0}
+    program = _forced(runtime, costs, ("onednn", "tvm"))
     assert {runtime, "onednn"} <= set(_backends(program))
     _is_right(program)
 
@@ -220,8 +218,8 @@ def test_exclusions_reach_the_plan(runtime, monkeypatch) -> None:
     known: dict[str, Backend] = dict(registry.known())
     known[runtime] = replace(known[runtime], excludes=frozenset({"onednn"}))
     monkeypatch.setattr(registry, "known", lambda: known)
-    prices = {f"{runtime}:conv2d+add+relu": 0.1, runtime: 1000.0, "onednn": 1.0, "tvm": 10.0}
-    program = _forced(runtime, prices, ("onednn", "tvm"))
+    costs = {f"{runtime}:conv2d+add+relu": 0.1, runtime: 1000.0, "onednn": 1.0, "tvm": 10.0}
+    program = _forced(runtime, costs, ("onednn", "tvm"))
     assert not {runtime, "onednn"} <= set(_backends(program))
     _is_right(program)
     assert checked(program.plan["main"]).holds

@@ -179,7 +179,7 @@ def test_a_trial_that_fails_says_why_and_is_made_again(
 def test_stages_that_compute_something_else_are_refused(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a kernel would that keeps something between its calls."""
+    """A kernel that keeps something between its calls could do this."""
     monkeypatch.setattr(trials, "stages_of", lambda steps, _: _first_of_each(steps))
     monkeypatch.setattr(trials.ProgramWorker, "error", lambda *_: 0.5)
 

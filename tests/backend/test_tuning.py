@@ -80,7 +80,7 @@ def kernels(mod: IRModule) -> list[tirx.PrimFunc]:
 
 
 class Tunes(FixedCost):
-    """Costs typed by hand; a tuned kernel is as fast as ``seconds["tuned"]`` says."""
+    """Given costs; a tuned kernel takes ``seconds["tuned"]``."""
 
     capabilities = frozenset({Capability.TUNE})
 

@@ -1,4 +1,4 @@
-"""``unity-collage compile --verify``: the results of a program beside those of ONNX Runtime and PyTorch."""
+"""``unity-collage compile --verify``: the results of a program against those of ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page beside the plan: every figure is computed once, so the page, the table for terminals and the plan agree.
+"""The page against its plan: every figure is computed once, so the page, the table for terminals and the plan agree.
 
 A model whose batch is open has a page for each of its sizes.
 """

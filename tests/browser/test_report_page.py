@@ -26,7 +26,7 @@ from unity_collage.plan.plan import Plan
 from unity_collage.report.html import html_report
 
 VIRTUAL = ("--virtual-time-budget=2000",)
-"""Timers and frames of two seconds, which pass as fast as the page has nothing to do."""
+"""Two seconds of the page's own time, which pass at once while it is idle."""
 
 EVIL = "</script><script>document.title = 'broken'</script>"
 

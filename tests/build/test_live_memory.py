@@ -1,4 +1,4 @@
-"""The memory that a plan tells, against what the built program allocates."""
+"""The memory that a plan states, against what the built program allocates."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def calls(mod: IRModule) -> list[relax.Call]:
 
 
 def constants(mod: IRModule) -> list[list[tuple[int, ...] | None]]:
-    """The shapes of the constants at each call, None for what is none."""
+    """The shapes of the constants at each call, None for other arguments."""
     return [
         [tuple(arg.value.shape) if isinstance(arg, ir.GenericConst) else None for arg in call.args[1]]
         for call in calls(mod)

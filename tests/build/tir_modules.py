@@ -460,7 +460,7 @@ RIGHT: dict[str, Callable[..., np.ndarray]] = {
     "in_place": lambda x: 3 * np.exp(x) + np.tanh(-np.exp(x)),
     "mixed_indexes": _picked,
 }
-"""What those modules compute that TVM's fusion does not compile: 32-bit sizes beside those of Relax."""
+"""The results of modules that TVM's fusion cannot compile, since they mix 32-bit sizes with those of Relax."""
 
 CASES: dict[str, Callable[[], Case]] = {
     case.__name__: case

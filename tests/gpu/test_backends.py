@@ -35,7 +35,7 @@ ERRORS = {"f32": 1e-5, "f16": 1e-2, "tf32": 5e-3}
 
 QUICK = Method(min_runs=9, max_runs=9)
 NOT_BOUND = 100.0
-"""A kernel that is not bound to threads takes more times as long as one that is."""
+"""A kernel that is not bound to threads takes at least this many times as long as one that is."""
 
 NO_ENGINE = "cuDNN has only 0 engines for it"
 """Which convolutions no engine can run is known to the library alone: such kernels have no cost."""

@@ -1,4 +1,4 @@
-"""Typed machines for tests of packs: kernels with typed costs, a pack of them, and a second machine that tries it."""
+"""Simulated machines for tests of packs: kernels with given costs, a pack of them, and a machine that tries it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Typed(MeasuredCost):
-    """Costs on a typed machine."""
+    """Costs on a simulated machine."""
 
     machine: Machine = field(default_factory=Machine)
     changed: Mapping[str, str] = field(default_factory=dict)

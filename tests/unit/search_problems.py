@@ -179,7 +179,7 @@ class _Search:
 
 
 def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
-    """What exactly these options cost together as a plan, or None if they are none."""
+    """What exactly these options cost together as a plan, or None if they are not a plan."""
     made = EMPTY
     for option in chosen:
         made |= problem.outputs(option)

@@ -1,4 +1,4 @@
-"""AnnotateCandidates: attributes beside an unchanged program."""
+"""AnnotateCandidates: it writes attributes and keeps the program."""
 
 from __future__ import annotations
 

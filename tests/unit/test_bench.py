@@ -172,7 +172,7 @@ def test_an_error_that_the_device_repeats_spoils_the_process(cuda_on_cpu: pytest
         bench.settled(illegal_access)
     with pytest.raises(
         Spoilt, match="the device can run nothing more"
-    ):  # told by the wait for the kernel alone
+    ):  # only the wait for the kernel reports it
         bench.settled(lambda: None)
     with pytest.raises(Spoilt, match="the device failed while kernels were timed"):
         bench.after_timing()

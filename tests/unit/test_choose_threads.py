@@ -1,4 +1,4 @@
-"""ChooseThreads: a short kernel that is no slower on one thread has one: its candidate, its cost, its function."""
+"""ChooseThreads: a short kernel that is not slower on one thread gets one: its candidate, cost and function say so."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def model_of(single: float, seconds: float = 1e-6, **more: bool) -> TimesInTurns
 
 
 def chosen(model: CostModel, backend: object = TOLD, target: Target = TWO_CORES) -> tuple[IRModule, IRModule]:
-    """A measured module, before and after."""
+    """A measured module, before and after ChooseThreads."""
     with only_backends(backend), target:  # pyright: ignore[reportArgumentType]
         costed = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
         return costed, ChooseThreads(model)(costed)
 
 
 def threads(mod: IRModule) -> set[int | None]:
-    """Of the candidates of ``toy``."""
+    """The numbers of threads of the candidates of ``toy``."""
     return {c.threads for c in CANDIDATES.read(mod["main"]) if c.backend == "toy"}
 
 

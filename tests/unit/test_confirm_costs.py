@@ -24,7 +24,7 @@ TOY = fake_backend("toy", "relax.nn.relu")
 
 @dataclass(frozen=True)
 class TwoMinutes(CostModel):
-    """Costs of one minute, and of another in which kernels are timed together."""
+    """Costs of kernels that are timed alone, and other costs a minute later, when they are timed together."""
 
     capabilities = frozenset({Capability.CONFIRM})
 

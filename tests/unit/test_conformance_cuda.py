@@ -117,7 +117,7 @@ def test_rules_are_asked_about_a_device_where_there_is_none(monkeypatch: pytest.
     assert worker._place.target.kind.name == CUDA
 
 
-# What is told
+# What a report says
 
 
 def told(**answer: Any) -> tuple[Answer, Any]:

@@ -1,4 +1,4 @@
-"""CUDA without a device: what is told to be missing, in which order streams run, and what a program refuses."""
+"""CUDA without a device: what is reported missing, in which order streams run, and what a program refuses."""
 
 from __future__ import annotations
 

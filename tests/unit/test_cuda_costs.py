@@ -29,7 +29,7 @@ from unity_collage.testing.conformance.cases import Body, function
 MIB = 1 << 20
 H100 = Device("NVIDIA H100", (9, 0), 132, 1.98e9, 50 * MIB)
 FASTER = 1.1
-"""How many times the reported clock is possible."""
+"""The highest possible clock, as a multiple of the reported one."""
 
 
 # The device
@@ -56,7 +56,7 @@ def test_memory_is_as_fast_as_the_second_level() -> None:
 
 
 def reasons(*told: int, status: int = 0) -> Callable[[str], Any]:
-    """NVML, which tells these reasons for the clock, one at each call."""
+    """NVML, which gives these reasons for the clock, one at each call."""
     left = list(told)
 
     def ask(_handle: Any, found: Any) -> int:

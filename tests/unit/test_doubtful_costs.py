@@ -1,4 +1,4 @@
-"""Doubtful costs: which are measured again, when, and what a plan says about them. A typed client answers."""
+"""Doubtful costs: which are measured again, when, and what a plan says about them. A client has given answers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_doubtful_fact_is_measured_again_too(tmp_path: Path) -> None:
     first.overheads(["tvm"])
     assert len(first.client.facts) == 1
     second = model(tmp_path, [])
-    second.client.facts.append({})  # the answer of the typed client is doubtful the first time only
+    second.client.facts.append({})  # the answer of the client is doubtful the first time only
     second.overheads(["tvm"])
     third = model(tmp_path, [])
     third.overheads(["tvm"])
@@ -153,7 +153,7 @@ def test_the_plan_says_what_it_may_lose_by_doubtful_costs() -> None:
 
 @contextmanager
 def other_work() -> Iterator[None]:
-    """Four processes that compute all the time, for a minute at most. They are no children of ours."""
+    """Four processes that compute all the time, for a minute at most. They are not children of this process."""
     started = f"timeout 60 {sys.executable} -c 'while True: pass' > /dev/null 2>&1 & echo $!"
     pids = [
         int(subprocess.run(["sh", "-c", started], check=True, capture_output=True).stdout) for _ in range(4)

@@ -1,4 +1,4 @@
-"""EstimateCosts: one question for each distinct kernel, and its answer beside the candidates."""
+"""EstimateCosts: one question for each distinct kernel, and its answer as an attribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A given plan beside ours: found by the names of its bindings, refused with the place, costed kernel by kernel."""
+"""A given plan against ours: found by the names of its bindings, refused with the place, measured kernel by kernel."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_shape_of_known_extents_is_renamed() -> None:
         ((3, N), (N, 3), "an operand may be empty where a result is not: n may be 0"),
         ((N, 3), (3, 3), None),
         ((3, N + 1), (N + 1, 3), None),
-        ((N, N + M), (N + M, 3), None),  # no key only where there is no query either
+        ((N, N + M), (N + M, 3), None),  # where there is no key there is no query either
     ],
 )
 def test_results_that_are_empty_with_their_operands(left: Any, right: Any, reason: str | None) -> None:

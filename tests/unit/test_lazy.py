@@ -32,7 +32,7 @@ class Case:
         return {number: key for number, (_, key) in enumerate(self.candidates)}
 
     def problem(self, answers: Mapping[str, Answer]) -> Problem:
-        """As SearchPartition makes it: a node whose options have no answer may be left behind."""
+        """As SearchPartition makes it: a node whose options have no cost may be left behind."""
         options = [
             Option(number, inside, float(answers[key]), backend=key[0])
             for number, (inside, key) in enumerate(self.candidates)

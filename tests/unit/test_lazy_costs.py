@@ -26,7 +26,7 @@ SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
 
 @dataclass(frozen=True)
 class Bounded(FixedCost):
-    """Costs typed by hand and bounds by backend; remembers what it was asked."""
+    """Given costs, and bounds by backend; remembers what it was asked."""
 
     least: Mapping[str, float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)

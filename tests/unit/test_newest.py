@@ -1,4 +1,4 @@
-"""The newest known versions of libraries, beside the installed ones."""
+"""The newest known versions of libraries, compared with the installed ones."""
 
 from __future__ import annotations
 

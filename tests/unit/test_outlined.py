@@ -97,7 +97,7 @@ def test_several_parts_look_as_merge_composite_functions_leaves_them() -> None:
 
 
 def test_parts_are_called_in_an_order_in_which_they_can_run() -> None:
-    """Typed the other way round, the parts of a diamond still run producer first."""
+    """Listed in the other order, the parts of a diamond still run producer first."""
     func = graphs.diamond()
     index = {node.op: node.index for node in DataflowGraph(func).nodes}
     relu, exp, tanh, add = (index[f"relax.{op}"] for op in ("nn.relu", "exp", "tanh", "add"))

@@ -1,4 +1,4 @@
-"""When a machine believes a pack of costs. A typed client measures."""
+"""When a machine accepts a pack of costs. A client with given answers measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packs of costs: what is in one, and the files that are none."""
+"""Packs of costs: what is in one, and files that are not packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition specs: whose rule, for which target, and what they may not propose."""
+"""Partition specs: the backend and the target of a rule, and what a spec may not propose."""
 
 from __future__ import annotations
 

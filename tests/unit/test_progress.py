@@ -1,4 +1,4 @@
-"""What is shown of the progress where standard error is no terminal, and of the comparison of programs."""
+"""What is shown of the progress where standard error is not a terminal, and of the comparison of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop decides, on typed timings; no program runs."""
+"""What the loop decides, on given timings; no program runs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _plan(*candidates: int) -> Plan:
 
 
 class _TypedProfiler:
-    """A profiler whose programs take what is typed here."""
+    """A profiler whose programs take the given times."""
 
     def __init__(self, seconds: dict[str, list[float] | str]) -> None:
         self.seconds = seconds
@@ -244,7 +244,7 @@ def test_a_program_without_kernels_is_timed() -> None:
 
 
 def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
-    """The same two kernels among candidates with other numbers; what is no candidate any more is no plan."""
+    """The same two kernels among candidates with other numbers; a plan is dropped if a kernel's candidate is gone."""
     func = graphs.chain()
     kernels = [Candidate(n, b, "typed", "single", (i,)) for n, (b, i) in enumerate((("lib", 0), ("tvm", 1)))]
     before = IRModule({"main": CANDIDATES.write(func, tuple(kernels))})
@@ -282,7 +282,7 @@ def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> No
 
 @dataclass(frozen=True)
 class Bounded(FixedCost):
-    """Costs typed by hand and a lower bound for all; remembers what it was asked, and stops when it is told to."""
+    """Given costs, and a lower bound for all; remembers what it was asked, and stops when it is told to."""
 
     asked: list[str] = field(default_factory=list)
     most: int = 1000

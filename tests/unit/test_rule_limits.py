@@ -1,4 +1,4 @@
-"""Groups that a limit of a rule keeps from being candidates are declined, and the plan names them."""
+"""Groups that exceed a limit of a rule are declined, and the plan names them."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_a_transition_goes_through_what_is_left_behind_and_is_paid_once(
 def test_defect_8_a_node_without_a_measured_option_is_named_not_paid_with_infinity(
     search: Callable[[Problem], Solution],
 ) -> None:
-    """Node 1 is in no option; that of the pair around it is none either, since it would wait for itself."""
+    """Node 1 is in no option; the pair around it is not an option either, since it would wait for itself."""
     with pytest.raises(NoCover, match="node 1 ") as error:
         search(chain(SINGLES[0], SINGLES[2], Option(3, 0b101, 1.0)))
     assert error.value.index == 1

@@ -231,7 +231,7 @@ def parts(backend: str, index: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _recomputing() -> relax.Function:
-    """The diamond with two kernels that both compute its relu, typed by hand: 0 relu, 1 exp, 2 tanh, 3 add."""
+    """The diamond with two given kernels that both compute its relu: 0 relu, 1 exp, 2 tanh, 3 add."""
     func = graphs.diamond()
     candidates = (
         Candidate(0, "tvm", "typed", "relu+exp", (0, 1), hidden=(0,)),

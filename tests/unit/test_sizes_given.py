@@ -1,4 +1,4 @@
-"""Sample sizes as users give them: in ``--shape``, in ``shapes=``, for ONNX models whose names are no identifiers."""
+"""Sample sizes as users give them: in ``--shape``, in ``shapes=``, for ONNX models whose names are not identifiers."""
 
 from __future__ import annotations
 

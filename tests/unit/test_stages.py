@@ -66,7 +66,7 @@ def test_a_lane_for_each_thread() -> None:
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[Step]:
-    """Up to 14 steps, some of which cannot be in stages, and some of which are no kernels."""
+    """Up to 14 steps, some of which cannot be in stages, and some of which are not kernels."""
     seconds = st.integers(1, 40)
     return [
         Step(

@@ -65,7 +65,7 @@ def test_it_computes_what_the_function_does(subject) -> None:
 
 
 def test_most_cases_are_exported() -> None:
-    """A case that is skipped above is no proof."""
+    """A case that is skipped above proves nothing."""
     refused = []
     for subject in _cases():
         try:
