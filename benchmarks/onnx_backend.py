@@ -19,7 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ VERSION = "1.23.2"
 OUTCOMES = (PASSED, REFUSED, WRONG, CRASHED)
 SECONDS = 300.0
 """The limit for one case; a case that needs longer counts as crashed."""
+BUDGET_SECONDS = 3.0
+"""The budget for measuring of a case."""
 
 
 class Runner:
@@ -78,7 +80,7 @@ def _work(pipe: Any, backends: Sequence[str] | None, database: str | None) -> No
     known = {case.name: case for case in cases()}
     with CostDatabase(database) as opened, MeasuredCost(opened) as model:
         while (name := pipe.recv()) is not None:
-            pipe.send(verdict(known[name], model, backends))
+            pipe.send(verdict(known[name], replace(model, budget_seconds=BUDGET_SECONDS), backends))
 
 
 def table(verdicts: Iterable[Verdict]) -> str:

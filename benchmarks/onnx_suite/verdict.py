@@ -11,7 +11,7 @@ import numpy as np
 
 import unity_collage as uc
 from unity_collage.backends import select
-from unity_collage.measure.measured import MeasuredCost
+from unity_collage.cost.model import CostModel
 
 from .cases import Case, operators
 from .exact import is_nearer
@@ -25,8 +25,6 @@ reference, which rounds to 16 bits after each step, or transforms in single prec
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
-BUDGET_SECONDS = 3.0
-"""The budget for measuring of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +43,11 @@ def kernel_backends() -> list[str]:
     return [backend.name for backend in select(None, uc.host_target())]
 
 
-def verdict(case: Case, model: MeasuredCost, backends: Sequence[str] | None = None) -> Verdict:
-    """Compile a case, run it, and compare each result by the case's own tolerances."""
+def verdict(case: Case, costs: CostModel, backends: Sequence[str] | None = None) -> Verdict:
+    """Compile a case by ``costs``, run it, and compare each result by the case's own tolerances."""
     found = Verdict(case.name, case.kind, tuple(operators(case)), PASSED)
     try:
-        estimator = replace(model, budget_seconds=BUDGET_SECONDS)
-        program = uc.compile(case.model(), backends=backends or kernel_backends(), estimator=estimator)
+        program = uc.compile(case.model(), backends=backends or kernel_backends(), estimator=costs)
     except uc.CollageError as error:
         return replace(found, outcome=REFUSED, reason=str(error))
     except Exception as error:

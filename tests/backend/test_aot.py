@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,11 @@ def built(mode: str, system_lib: bool | None = None) -> relax.VMExecutable:
     )
 
 
+@cache
+def linked(mode: str, system_lib: bool | None = None) -> relax.VMExecutable:
+    return uc.link_external(built(mode, system_lib))
+
+
 def assert_right(executable: Any) -> None:
     kinds = [str(module.kind) for module in _all(getattr(executable, "mod", executable))]
     assert "collage.openblas" in kinds
@@ -64,7 +70,7 @@ def _all(module: Any) -> list[Any]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("suffix", ["", ".so", ".tar"])
 def test_what_relax_builds_runs_here_and_from_a_file(tmp_path: Path, mode: str, suffix: str) -> None:
-    executable = uc.link_external(built(mode))
+    executable = linked(mode)
     if suffix:
         executable.export_library(str(tmp_path / f"model{suffix}"))
         assert_right(tvm.runtime.load_module(str(tmp_path / f"model{suffix}")))
@@ -87,7 +93,7 @@ np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), expec
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_system_library_registers_itself_in_the_process_that_links_it(tmp_path: Path, mode: str) -> None:
-    uc.link_external(built(mode, system_lib=True)).export_library(str(tmp_path / "model.tar"))
+    linked(mode, system_lib=True).export_library(str(tmp_path / "model.tar"))
     subprocess.run(["tar", "xf", "model.tar"], cwd=tmp_path, check=True)
     objects = [str(path) for path in tmp_path.glob("*.o")]
     subprocess.run(["g++", "-shared", "-o", str(tmp_path / "all.so"), *objects], check=True)

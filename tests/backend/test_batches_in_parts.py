@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,17 @@ def exported(module: Any, inputs: Any) -> Any:
     return torch.export.export(module, inputs, dynamic_shapes=free)
 
 
-@pytest.mark.parametrize("make", [convolutions, encoder])
-def test_any_number_of_samples(make: Any, tmp_path: Path) -> None:
+@cache
+def compiled(make: Any) -> tuple[Any, Any, uc.Program]:
+    """A module, its inputs by the number of samples, and its program."""
     torch.manual_seed(0)
     module, inputs = make()
-    program = uc.compile(exported(module, inputs(2)), measure=False)
+    return module, inputs, uc.compile(exported(module, inputs(2)), measure=False)
+
+
+@pytest.mark.parametrize("make", [convolutions, encoder])
+def test_any_number_of_samples(make: Any, tmp_path: Path) -> None:
+    module, inputs, program = compiled(make)
     (remark, *_) = program.plan["main"].remarks
     assert remark.endswith("other sizes are computed in parts of these")
     program.save(tmp_path / "program.so")
@@ -61,8 +68,7 @@ def test_any_number_of_samples(make: Any, tmp_path: Path) -> None:
 
 
 def test_no_samples_are_no_results() -> None:
-    module, inputs = convolutions()
-    program = uc.compile(exported(module, inputs(2)), measure=False)
+    _, inputs, program = compiled(convolutions)
     images, scores = program(np.zeros((0, 3, 8, 8), np.float32), inputs(2)[1])
     assert (images.shape, scores.shape) == ((0, 8, 6, 6), (0, 4))
 

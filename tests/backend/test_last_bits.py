@@ -38,11 +38,15 @@ def of(nodes: list[onnx.NodeProto], dtype: int, constants: dict[str, float]) -> 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-@pytest.mark.parametrize("backends", [None, "onednn", "kernels", "tvm"])
+@pytest.mark.parametrize(
+    ("backends", "sizes"), [(None, []), (None, 999), ("onednn", 999), ("kernels", 999), ("tvm", 999)]
+)
 @pytest.mark.parametrize("model", [buckets(), quotients()], ids=["buckets", "quotients"])
-def test_integers_are_those_of_onnx_runtime(model: onnx.ModelProto, backends: str | None) -> None:
+def test_integers_are_those_of_onnx_runtime(
+    model: onnx.ModelProto, backends: str | None, sizes: int | list[int]
+) -> None:
     dtype = np.int64 if model.graph.input[0].type.tensor_type.elem_type == TensorProto.INT64 else np.float32
     x = np.arange(1, 1000).astype(dtype)
-    program = uc.compile(model, measure=False, backends=backends)
+    program = uc.compile(model, shapes={"n": sizes}, measure=False, backends=backends)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(np.asarray(program(x)), session.run(None, {"x": x})[0])

@@ -109,20 +109,9 @@ def test_a_budget_of_nothing_is_spent(model: MeasuredCost) -> None:
     assert not model.is_budget_spent()
 
 
-FASTEST = machines.Machine(
-    threads=2,
-    flops=1e13,
-    reads=((1 << 26, 1e13),),
-    writes=((1 << 26, 1e13),),
-    weights=((1 << 22, 1e13), (1 << 26, 1e13)),
-)
-"""No machine is that fast: what a busy one shows of itself may be less than what it does a moment later."""
-
-
 def test_lazy_costs_are_above_their_bounds_and_give_the_eager_plan(
-    model: MeasuredCost, target: Target, monkeypatch: pytest.MonkeyPatch
+    model: MeasuredCost, target: Target, fastest_machine: None
 ) -> None:
-    monkeypatch.setattr(machines, "_measured_apart", lambda _sizes: FASTEST)
     mod = annotated(target)
     func = mod["main"]
     with target:

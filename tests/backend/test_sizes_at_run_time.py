@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +58,35 @@ def test_images_of_any_size_have_one_plan_of_libraries() -> None:
         np.testing.assert_allclose(arrays(program(x)), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
-MODELS: list[tuple[Any, dict[str, Any], list[tuple[int, ...]]]] = [
-    (perceptron, {"batch": [1, 4]}, [(1,), (2,), (4,), (7,)]),
-    (convolutions, {"batch": [1, 4]}, [(1,), (2,), (4,), (7,)]),
-    (
-        transformer,
-        {"batch": [2], "length": [4, 8]},
-        [(2, 4), (2, 8), (1, 1), (2, 5), (1, 24)],
-    ),
+SAMPLES: dict[Any, dict[str, list[int]]] = {
+    perceptron: {"batch": [1, 4]},
+    convolutions: {"batch": [1, 4]},
+    transformer: {"batch": [2], "length": [4, 8]},
+}
+SIZES: list[tuple[Any, list[tuple[int, ...]]]] = [
+    (perceptron, [(1,), (2,), (4,), (7,)]),
+    (convolutions, [(1,), (2,), (4,), (7,)]),
+    (transformer, [(2, 4), (2, 8), (1, 1), (2, 5), (1, 24)]),
 ]
 
 
-@pytest.mark.parametrize(("make", "samples", "sizes"), MODELS)
-def test_sizes_with_a_plan_and_those_between(make: Any, samples: dict[str, Any], sizes: list[Any]) -> None:
-    model = make()
-    program = uc.compile(model, shapes=samples, measure=False)
+@cache
+def by_rule(make: Any) -> uc.Program:
+    """The program of a model for its samples, whose kernels are chosen by rule."""
+    return uc.compile(make(), shapes=SAMPLES[make], measure=False)
+
+
+@pytest.mark.parametrize(("make", "sizes"), SIZES)
+def test_sizes_with_a_plan_and_those_between(make: Any, sizes: list[Any]) -> None:
+    model, program = make(), by_rule(make)
     for each in sizes:
         check(program, model, *each)
     assert program.signature is not None and program.signature.shared == ()
 
 
-@pytest.mark.parametrize(("make", "samples", "sizes"), MODELS)
-def test_plans_that_mix_all_backends(make: Any, samples: dict[str, Any], sizes: list[Any]) -> None:
-    model = make()
+@pytest.mark.parametrize(("make", "sizes"), SIZES)
+def test_plans_that_mix_all_backends(make: Any, sizes: list[Any]) -> None:
+    model, samples = make(), SAMPLES[make]
     passes = [MakeVariants(samples), *collage(None, DrawnCost("sizes")).passes]
     program = compile_with(tvm.transform.Sequential(passes), model)
     for each in sizes:
@@ -151,18 +158,17 @@ def test_a_length_beyond_the_table_of_positions_has_no_plan() -> None:
 
 
 def test_a_wrong_size_is_the_error_of_a_model_without_variants() -> None:
-    program = uc.compile(perceptron(), shapes={"batch": [1, 4]}, measure=False)
+    program = by_rule(perceptron)
     reason = r"input 'x' takes float32 \(batch, 32\); float32 \(4, 31\) was given"
     with pytest.raises(CollageError, match=reason):
         program(np.zeros((4, 31), np.float32))
 
 
 def test_a_saved_program_has_its_variants(tmp_path: Path) -> None:
-    model = convolutions()
-    uc.compile(model, shapes={"batch": [1, 4]}, measure=False).save(tmp_path / "program.so")
+    by_rule(convolutions).save(tmp_path / "program.so")
     loaded = uc.load(tmp_path / "program.so")
     for rows in (1, 3, 4):
-        check(loaded, model, rows)
+        check(loaded, convolutions(), rows)
 
 
 def test_relax_build_alone_makes_a_program_of_the_module() -> None:

@@ -102,7 +102,7 @@ def outcome(solve: Callable[[], float]) -> float | None:
         return None
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cases())
 def test_the_plan_costs_what_the_eager_one_costs(case: Case) -> None:
     eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
@@ -110,7 +110,7 @@ def test_the_plan_costs_what_the_eager_one_costs(case: Case) -> None:
     assert lazy == (None if eager is None else pytest.approx(eager))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_no_key_is_measured_twice_and_the_others_could_not_matter(case: Case) -> None:
     try:
@@ -125,7 +125,7 @@ def test_no_key_is_measured_twice_and_the_others_could_not_matter(case: Case) ->
     assert all(through.seconds >= optimum - 1e-9 for through in unmeasured)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.data())
 def test_what_is_expected_does_not_change_the_plan(case: Case, data: st.DataObject) -> None:
     expected = {key: data.draw(st.sampled_from((0.5, 1.0, 4.0))) for key in data.draw(st.sets(keys_of(case)))}
@@ -151,7 +151,7 @@ def test_the_plan_that_is_expected_is_measured_first() -> None:
     assert search(case, expected={"one": 2.0, "two": 2.0})[1][:2] == ["one", "two"]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:
     eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
@@ -249,7 +249,7 @@ def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
     assert found.solution.lower_bound == 1.0 and not found.solution.is_closed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.floats(0.5, 8.0))
 def test_a_search_that_ends_early_knows_that_the_plan_costs_that_much(case: Case, enough: float) -> None:
     """As long as every kernel has a cost: for one that is refused its node is left behind."""

@@ -37,19 +37,19 @@ def assert_cheapest(problem: Problem, search: Callable[[Problem], Solution]) -> 
     assert why_not(problem, certificate_of(problem, found)) is None
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(problems(redundant=False, single_exit=True))
 def test_exact_agrees_with_brute_force_where_kernels_write_one_value(problem: Problem) -> None:
     assert_cheapest(problem, cheapest_cover)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(problems(redundant=False, single_exit=False))
 def test_exact_agrees_with_brute_force_where_kernels_write_several_values(problem: Problem) -> None:
     assert_cheapest(problem, cheapest_cover)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(problems(redundant=True))
 def test_exact_agrees_with_brute_force_where_nodes_may_be_computed_twice(problem: Problem) -> None:
     assert_cheapest(problem, cheapest_cover)
@@ -108,7 +108,7 @@ def test_no_proof_holds_of_more_than_the_cheapest_plan(problem: Problem, where: 
         assert why_no_proof(problem, forged) is not None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_a_certificate_says_proved_if_and_only_if_its_proof_reaches(problem: Problem) -> None:
     try:

@@ -173,7 +173,7 @@ def test_an_unknown_search_is_named_with_those_there_are() -> None:
         solve(Problem((), EMPTY, ()), "annealing")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_auto_is_optimal_with_a_budget_of_no_states_too(problem: Problem) -> None:
     expected = cheapest(problem)

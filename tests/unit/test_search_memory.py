@@ -157,7 +157,7 @@ def footprints(draw: st.DrawFn, problem: Problem) -> Footprint:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(most=7) | excluding_problems(most=7), st.data())
 def test_the_best_plan_agrees_with_brute_force(problem: Problem, data: st.DataObject) -> None:
     try:
@@ -180,7 +180,7 @@ def test_the_best_plan_agrees_with_brute_force(problem: Problem, data: st.DataOb
         assert found.peak == peak_of(problem, footprint, found.solution)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(most=8), st.data())
 def test_values_without_shared_storages_are_held_from_the_first_to_the_last_use(
     problem: Problem, data: st.DataObject

@@ -172,7 +172,7 @@ def test_options_that_do_not_tie_make_no_claim() -> None:
     assert why is not None and "option 0 does not tie" in why
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.sampled_from([0.0, 0.1]))
 def test_every_broken_tie_can_be_checked(problem: Problem, noise: list[int], drift: float) -> None:
     options = tuple(
