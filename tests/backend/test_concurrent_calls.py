@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def chain(size: int, products: int) -> IRModule:
     return builder.get()
 
 
+@cache
 def built(mode: str) -> Program:
     """A program of TVM alone, whose functions are compiled, or bytecode."""
     target = host_target()

@@ -14,10 +14,20 @@ TOLERANCE = 1e-3
 """Largest error, over the range of the tensor."""
 
 
-def tapped(model: onnx.ModelProto, every: int = 10) -> onnx.ModelProto:
-    """``model`` with each ``every``-th tensor inside as one more output: a network may hide its errors."""
+NODES = {"nasrnn": 96}
+"""How many nodes of a network are compiled, where not all: two of its eight equal steps."""
+
+
+def tapped(model: onnx.ModelProto, every: int = 10, nodes: int | None = None) -> onnx.ModelProto:
+    """``model`` with each ``every``-th tensor inside as one more output: a network may hide its errors.
+
+    With ``nodes``, only that many nodes are left, and the result of the last one is the output.
+    """
     model = onnx.shape_inference.infer_shapes(model)
     known = {value.name: value for value in model.graph.value_info}
+    if nodes is not None:
+        del model.graph.node[nodes:], model.graph.output[:]
+        model.graph.output.append(known.pop(model.graph.node[-1].output[0]))
     inside = [name for node in model.graph.node for name in node.output if name in known]
     model.graph.output.extend(known[name] for name in inside[::every])
     return model
@@ -48,7 +58,7 @@ CHOICES: dict[str, tuple[tuple[str, ...] | None, ...]] = {
     ids=lambda part: part if isinstance(part, str) else "+".join(part or ("mixed",)),
 )
 def test_every_tenth_tensor_agrees_with_onnx_runtime(name: str, backends: tuple[str, ...] | None) -> None:
-    model = tapped(models.load(name))
+    model = tapped(models.load(name), nodes=NODES.get(name))
     feeds = models.inputs(model, seed=3)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     # Without the contract instrument: it prints every weight after every pass.
