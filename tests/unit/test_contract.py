@@ -106,9 +106,11 @@ def test_bindings_are_parsed_once_for_all_their_attributes(parsed: list[str]) ->
 
 
 def test_a_known_text_of_another_module_is_parsed_again(parsed: list[str]) -> None:
-    contract._parsed[Relu.script(show_meta=True)] = Exp
     assert why_no_round_trip(Relu) is None
-    assert len(parsed) == 1
+    (digest,) = contract._parsed
+    contract._parsed[digest] = Exp
+    assert why_no_round_trip(Relu) is None
+    assert len(parsed) == 2
 
 
 def test_the_stack_of_these_tests_is_that_of_python() -> None:

@@ -9,6 +9,7 @@ and keep the bindings.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache
@@ -119,17 +120,19 @@ def _identity() -> relax.Function:
 
 
 _MOST_PARSED = 64
-_parsed: OrderedDict[str, IRModule] = OrderedDict()
-"""Modules that parsed back, by their text; the one used longest ago comes first."""
+_parsed: OrderedDict[str, IRModule | None] = OrderedDict()
+"""Modules that parsed back, by a digest of their text; the one used longest ago comes first. None stands for one with
+runtime modules.
+"""
 
 
 def _why_not_parsed_back(mod: IRModule) -> str | None:
     """:func:`why_no_round_trip` without parts: one text parses to one module, which is compared again."""
     text = mod.script(show_meta=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
     holds_runtime_modules = "external_mods" in (mod.attrs or {})
-    known = _parsed.get(text)
-    if known is not None and (holds_runtime_modules or tvm_ffi.structural_equal(mod, known)):
-        _parsed.move_to_end(text)
+    if digest in _parsed and (holds_runtime_modules or tvm_ffi.structural_equal(mod, _parsed[digest])):
+        _parsed.move_to_end(digest)
         return None
     back = tvm.script.from_source(text)
     if holds_runtime_modules:
@@ -137,7 +140,7 @@ def _why_not_parsed_back(mod: IRModule) -> str | None:
     else:
         reason = None if tvm_ffi.structural_equal(mod, back) else "the script parses back to another module"
     if reason is None:
-        _parsed[text] = mod
+        _parsed[digest] = None if holds_runtime_modules else mod
         if len(_parsed) > _MOST_PARSED:
             _parsed.popitem(last=False)
     return reason
