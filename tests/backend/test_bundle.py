@@ -233,7 +233,7 @@ def test_the_command_line_writes_one(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_types_have_the_numbers_of_the_header() -> None:
-    """The script above calls COLLAGE_FLOAT32 1."""
+    """The script above writes 1 for COLLAGE_FLOAT32."""
     header = (
         Path(__file__).resolve().parents[2] / "unity_collage/runtime/include/unity_collage.h"
     ).read_text()

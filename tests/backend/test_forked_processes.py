@@ -22,7 +22,7 @@ HELLO = {"threads": 1, "method": asdict(Method()), "memory_bytes": 1 << 33, "obj
 
 @pytest.fixture(autouse=True)
 def _own_template(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Other tests keep theirs."""
+    """A template of its own for each test here; other tests keep theirs."""
     monkeypatch.setattr(forking, "_templates", [])
     monkeypatch.setattr(forking, "_failures", [])
     yield

@@ -138,7 +138,7 @@ print(len(os.listdir("/proc/self/task")) - before, bool((x == y).all()), runtime
 
 @pytest.mark.parametrize(("threads", "workers"), [(None, 1), (1, 0), (2, 1), (9, 1)])
 def test_a_program_has_the_threads_that_it_asks_for(backend: str, threads: int | None, workers: int):
-    """One thread less than those that run it is a worker of the pool, which starts with the first call."""
+    """All but one of its threads are workers of the pool, which starts with the first call."""
     program = Program()
     left, right, result = program.input(512, 512), program.input(512, 512), program.output(512, 512)
     names = ("src", "weights", "dst") if backend == "onednn" else ("a", "b", "c")

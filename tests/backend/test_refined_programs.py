@@ -131,7 +131,7 @@ def _aborting() -> tvm.tirx.PrimFunc:
 
 
 def patient(database: Path, locked: bool = False) -> MeasuredCost:
-    """Costs that a busy machine gets too: where a measurement is given up nothing is kept."""
+    """Costs with a long limit: a measurement that is given up on a busy machine keeps nothing."""
     return MeasuredCost(uc.CostDatabase(database), timeout_seconds=600.0, locked=locked)
 
 

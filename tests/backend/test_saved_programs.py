@@ -52,7 +52,7 @@ def saved(program: uc.Program, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes as far as the dynamic loader fails the test, instead of ending its process."""
+    """A file that gets as far as the dynamic loader fails the test, and does not end its process."""
 
     def loaded(path: object) -> None:
         raise AssertionError("the dynamic loader was asked")

@@ -23,7 +23,7 @@ from unity_collage.runtime.threads import why_runtimes_conflict
 ROWS = 8
 
 WAKING = 0.01
-"""Seconds in which a worker wakes, on a busy machine too: whoever is done before takes its share over."""
+"""Seconds in which a worker wakes, on a busy machine too; a thread that is done before takes over its share."""
 
 
 @I.ir_module

@@ -43,7 +43,7 @@ RIGHT_FOR = {
     ("db diff", "second"): {"first": "costs.sqlite"},
     ("profile", "compiled_from"): {"model": "program.so"},
 }
-"""For an argument of a command, what is right for its others."""
+"""What the other arguments of a command need, by command and argument."""
 
 MORE = {"db prune": ("--dry-run", "--stale")}
 

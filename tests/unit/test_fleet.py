@@ -13,7 +13,7 @@ PATIENCE = 300.0
 
 
 class Farm:
-    """So many servers, of which some break at their first question."""
+    """A number of servers, of which some break at their first question."""
 
     def __init__(self, servers: int, broken: int = 0):
         self.free = servers
@@ -22,7 +22,7 @@ class Farm:
 
 
 class Client:
-    """One of its clients."""
+    """A client of a server of the farm."""
 
     def __init__(self, farm: Farm):
         self._farm = farm

@@ -22,7 +22,7 @@ class Case:
     sources: tuple[tuple[int, ...], ...]
     host: int
     candidates: tuple[tuple[int, str], ...]
-    """(inside, key) of each."""
+    """The nodes and the key of each."""
     truth: Mapping[str, Answer]
     bounds: Mapping[str, float]
     launch: float = 0.0

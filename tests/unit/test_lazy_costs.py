@@ -121,7 +121,7 @@ class Hasty(Bounded):
 
 
 def test_when_the_time_is_over_nothing_is_searched_for_any_more() -> None:
-    """All that is open is asked for at once, since it may be known from before; what is not keeps its bound."""
+    """All open costs are asked for at once, since they may be known from before; the others keep their bounds."""
     model = Hasty({"slow": 9e-6, "tvm": 2e-6}, least={"slow": 5e-6, "tvm": 0.5e-6})
     func = annotated()
     lazy = costs_of(func, model)

@@ -1,4 +1,4 @@
-"""What a primitive takes behind and before it: bias, post-operations, layout changes; and what not, with why."""
+"""What a primitive takes behind and before it: bias, post-operations, layout changes; and why it declines the rest."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def test_tensors_of_pytorch_that_cannot_be_read_say_why(kind: str) -> None:
 )
 def test_torch_is_not_imported_where_a_program_runs(code: str) -> None:
     after = "assert 'torch' not in sys.modules"
-    if find_spec("torch") is not None:
+    if find_spec("torch") is not None and "taking" in code:
         after += "\nimport torch\nassert torch.ones(1).item() == 1"
     subprocess.run([sys.executable, "-c", f"import sys, numpy as np\n{code}\n{after}"], check=True)
 

@@ -111,9 +111,9 @@ def test_breeding_finds_a_plan_that_costs_do_not_show(tmp_path: Path) -> None:
 
 
 def test_costs_from_the_running_program_replace_those_of_kernels_alone() -> None:
-    """Two candidates share a cost: the median of what both took in place, their launch taken off.
+    """Two candidates share a cost: the median of the times of both in place, minus their launch.
 
-    What was in no program costs more by as much as what was.
+    The cost of a candidate that was in no program is scaled by the same factor.
     """
     func = graphs.chain()
     candidates = tuple(Candidate(i, "tvm", "typed", "single", (i,)) for i in range(3))

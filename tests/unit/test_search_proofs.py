@@ -30,12 +30,12 @@ from unity_collage.search.validity import ROUNDING, seconds_of_only
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 Forge = Callable[[Problem, Certificate, Draw], Certificate | None]
-"""Makes a claim of another one; None where there is nothing to change."""
+"""Changes a claim; None where there is nothing to change."""
 
 
 @given(problems(most=12))
 def test_the_plan_that_is_found_is_the_cheapest_and_proved(problem: Problem) -> None:
-    """Not proved is only what would take too many cases, of which none was met in thousands of graphs."""
+    """A plan has no proof only where that takes too many cases, which thousands of graphs never did."""
     expected = cheapest(problem)
     try:
         found = solve(problem)
