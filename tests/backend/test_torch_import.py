@@ -348,10 +348,11 @@ def test_torch_compile_runs_our_programs(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.skipif(
     not entry_points(group="tvm.backends", name="unity_collage"), reason="the package is not installed"
 )
-def test_tvms_own_backend_of_torch_takes_our_pipeline_by_name() -> None:
+def test_tvms_own_backend_of_torch_takes_our_pipeline_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline finds its target without a scope, and TVM's default pipeline runs behind it."""
     from tvm.relax.frontend.torch import relax_dynamo
 
+    monkeypatch.setattr("unity_collage.pipeline.costs_for", lambda _target: LIBRARIES_FIRST)
     module = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4)
     ).eval()
