@@ -55,6 +55,16 @@ def pytest_configure() -> None:
         raise pytest.UsageError("COLLAGE_REQUIRE_TORCH is set, and PyTorch is not installed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that runs alone in another place would never run: ``scripts/test.sh`` collects these for them."""
+    places = ("tests/backend/", "tests/unit/test_timing.py")
+    alone = [item.nodeid for item in items if item.get_closest_marker("alone")]
+    if misplaced := [name for name in alone if not name.startswith(places)]:
+        raise pytest.UsageError(
+            f"tests marked alone are in {' and '.join(places)} only: {', '.join(misplaced)}"
+        )
+
+
 @pytest.fixture(autouse=True)
 def faults() -> Iterator[Faults]:
     """A fault of our own, here or in a child process, fails the test that it is logged in, unless the test takes it."""
