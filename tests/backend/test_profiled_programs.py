@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def choosing() -> onnx.ModelProto:
     return model(nodes, [value("c", kind=TensorProto.BOOL), value("x", 4, 16)], 4)
 
 
+@cache
+def of_layers() -> uc.Program:
+    """The program of :func:`layers`, with kernels of libraries."""
+    return compiled(layers())
+
+
+@cache
+def by_rule(make: Callable[..., onnx.ModelProto], *given: str) -> uc.Program:
+    """The program of a model by rule, with variants for 1 and 8 rows where they are free."""
+    return uc.compile(make(*given), measure=False, shapes={name: [1, 8] for name in given} or None)
+
+
 def rows(number: int) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((number, 16), "float32")
 
@@ -79,7 +92,7 @@ def holds(found: Profile) -> None:
 
 @pytest.mark.parametrize("backends", [None, ["tvm"]])
 def test_the_kernels_are_those_of_the_plan(backends: list[str] | None) -> None:
-    program = compiled(layers(), backends)
+    program = of_layers() if backends is None else compiled(layers(), backends)
 
     found = program.profile(rows(4), seconds=SECONDS)
 
@@ -98,7 +111,7 @@ def test_the_kernels_are_those_of_the_plan(backends: list[str] | None) -> None:
 
 
 def test_a_program_computes_the_same_with_timing_points() -> None:
-    program, x = compiled(layers()), rows(4)
+    program, x = of_layers(), rows(4)
     before = program(x).numpy()
     program.profile({"x": x}, seconds=SECONDS)
     np.testing.assert_array_equal(program(x).numpy(), before)
@@ -106,7 +119,7 @@ def test_a_program_computes_the_same_with_timing_points() -> None:
 
 @pytest.mark.parametrize("chosen", [True, False])
 def test_the_branch_that_runs_is_profiled(chosen: bool) -> None:
-    program = uc.compile(choosing(), measure=False)
+    program = by_rule(choosing)
 
     found = program.profile(np.array(chosen), rows(4), seconds=SECONDS)
 
@@ -122,7 +135,7 @@ def test_the_branch_that_runs_is_profiled(chosen: bool) -> None:
 )
 def test_the_variant_for_the_sizes_is_profiled(number: int, functions: set[str]) -> None:
     """Two rows are computed by a function that calls ``main`` again."""
-    program = uc.compile(layers("rows"), measure=False, shapes={"rows": [1, 8]})
+    program = by_rule(layers, "rows")
 
     found = program.profile(rows(number), seconds=SECONDS)
 
@@ -156,7 +169,7 @@ def test_branches_side_by_side_are_timed_in_their_lanes() -> None:
 
 
 def test_a_program_that_was_loaded_says_what_to_profile(tmp_path: Path) -> None:
-    compiled(layers()).save(tmp_path / "model.so")
+    of_layers().save(tmp_path / "model.so")
     with pytest.raises(uc.CollageError, match=r"unity-collage profile FILE\.so --model MODEL"):
         uc.load(tmp_path / "model.so").profile(rows(4))
 
@@ -198,7 +211,7 @@ def test_a_saved_program_needs_its_model(
 
 def test_wrong_inputs_are_refused_as_by_a_call() -> None:
     with pytest.raises(uc.CollageError, match="input 'x' takes"):
-        compiled(layers()).profile(rows(3))
+        of_layers().profile(rows(3))
 
 
 def test_the_command_shows_and_writes_a_profile(
