@@ -58,9 +58,9 @@ check-native:
 check-proofs:
 	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
 
-# Runs the code of the pages that take longest.
+# Runs the code of the pages and the examples that take longest.
 check-pages:
-	$(PYTHON) -m pytest -q -m long tests/backend/test_page_code.py
+	$(PYTHON) -m pytest -q -m long tests/backend/test_page_code.py tests/backend/test_examples.py
 
 # Runs all tests that draw examples, with new examples each time.
 check-examples:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import unity_collage as uc
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,8 +45,24 @@ RUNS = {
 """Arguments, and what is printed in this order."""
 
 
+LONG = frozenset(("gpt2.py", "metaschedule.py", "rpc.py"))
+"""Examples that are left to ``make check-pages``: each takes from 30 to 50 seconds."""
+
+
 def test_every_example_is_run_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_names_what_there_is(name: str) -> None:
+    for node in ast.walk(ast.parse((EXAMPLES / name).read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "uc":
+            assert hasattr(uc, node.attr), f"line {node.lineno}: uc.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unity_collage"):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                found = hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}")
+                assert found, f"line {node.lineno}: {alias.name} in {node.module}"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +71,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in RUNS]
+)
 def test_an_example_prints_what_it_promises(name: str, cache: Path, tmp_path: Path) -> None:
     arguments, promised = RUNS[name]
     if name == "pytorch.py":
