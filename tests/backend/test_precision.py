@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,9 @@ def test_the_command_line_tells_the_error(
         cli.main(["compile", str(tmp_path / "m.onnx"), "--precision", "bf16", "--database", str(costs)]) == 0
     )
     out, _ = capfd.readouterr()
-    assert "bf16 against float32, random inputs: relative error" in out and "cosine 0.99" in out
+    assert "bf16 against float32, random inputs: relative error" in out and re.search(
+        r"cosine (0\.99|1\.00)", out
+    )
     assert program.plan
 
 
