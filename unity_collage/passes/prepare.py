@@ -90,8 +90,9 @@ class Prepare:
             return known
         # Behind the first step, which finds the sizes that a branch shares with its function.
         outlined = with_branches_outlined(IRModule({**dict(mod.functions_items()), **known}), known)
-        branches = {gvar: func for gvar, func in outlined.functions_items() if gvar not in mod.functions}
-        changed = {gvar: outlined[gvar] for gvar in known}
+        ours = {gvar: func for gvar, func in outlined.functions_items() if isinstance(func, relax.Function)}
+        changed = {gvar: ours[gvar] for gvar in known}
+        branches = {gvar: func for gvar, func in ours.items() if gvar not in mod.functions}
         return {**changed, **normal_forms(branches, self.rules, outlined)} if branches else known
 
 

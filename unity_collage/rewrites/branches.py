@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
+from tvm.relax.analysis.analysis import contains_impure_call
 
 
 def with_branches_outlined(mod: IRModule, chosen: Mapping[ir.GlobalVar, relax.Function]) -> IRModule:
@@ -66,7 +67,7 @@ class _Outliner:
         params = [*([relax.Var("sizes", relax.ShapeType(sizes))] if sizes else []), *read]
         args = [*([relax.ShapeExpr(sizes)] if sizes else []), *read]
         func = relax.Function(params, inner, branch.ty)
-        if relax.analysis.contains_impure_call(func) or not set(free) <= {*read, *sizes}:
+        if contains_impure_call(func) or not set(free) <= {*read, *sizes}:
             return inner
         self.has_changed = True
         callee = self._builder.add_func(_with_own_variables(func), f"{self._name}_{name}")
@@ -80,7 +81,7 @@ def _with_own_variables(func: relax.Function) -> relax.Function:
     """``func`` with other variables; those of its sizes have other names too, which TVM's printer needs."""
     copy: Any = relax.utils.copy_with_new_vars(func)
     sizes = relax.analysis.defined_symbolic_vars(copy)
-    return copy.bind_symbolic_vars({var: tirx.Var(f"{var.name}_inside", var.ty.dtype) for var in sizes})
+    return copy.bind_symbolic_vars({var: tirx.Var(f"{var.name}_inside", var.ty) for var in sizes})
 
 
 def _computes(branch: relax.Expr) -> bool:
