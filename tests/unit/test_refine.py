@@ -110,6 +110,25 @@ def test_breeding_finds_a_plan_that_costs_do_not_show(tmp_path: Path) -> None:
     assert len(asked) == before
 
 
+def test_a_breeding_that_is_ended_goes_on_from_what_it_has_measured(tmp_path: Path) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def measured(plan: dict[str, tuple[int, ...]]) -> float:
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append(plan["main"])
+        return 1.0
+
+    state = tmp_path / "state.json"
+    breeding = Breeding(settings=EvolutionSettings(population=8, generations=3), state=state)
+    with pytest.raises(KeyboardInterrupt):
+        bred({"main": _problem()}, {"main": (0, 3)}, measured, breeding)
+    assert len(json.loads(state.read_text())["known"]) == 2
+    state.write_text("[1]")
+    with pytest.raises(CollageError, match="is not the state of a breeding"):
+        bred({"main": _problem()}, {"main": (0, 3)}, measured, breeding)
+
+
 def test_costs_from_the_running_program_replace_those_of_kernels_alone() -> None:
     """Two candidates share a cost: the median of the times of both in place, minus their launch.
 

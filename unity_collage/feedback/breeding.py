@@ -6,10 +6,12 @@ The alternatives of each group of kernels are the genes of an evolutionary searc
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..errors import CollageError
 from ..search import Problem, Solution
 from ..search.alternatives import Parts, alternatives, seconds_of
 from ..search.evolutionary import EvolutionSettings, EvolutionState, Genome, evolve, first_state
@@ -28,7 +30,7 @@ class Breeding:
     )
     """The parameters of the evolutionary search."""
     state: Path | None = None
-    """A file for the state of the search; a search that was stopped continues from it."""
+    """A file for the state of the search, written after each program; a search that was ended continues from it."""
 
 
 def bred(
@@ -44,11 +46,16 @@ def bred(
         plan = genes.plan(genome)
         return fitness(plan) if genes.is_plan(plan) else None
 
+    def keep(state: EvolutionState) -> None:
+        if breeding.state is not None:
+            data = json.dumps({"sizes": genes.sizes, **state.to_data()})
+            draft = breeding.state.with_name(f".{breeding.state.name}.{os.getpid()}")
+            draft.write_text(data, encoding="utf-8")
+            draft.replace(breeding.state)
+
     state = _stored_state(breeding.state, genes.sizes)
     state = state or first_state(genes.sizes, genes.first_genomes(), breeding.settings)
-    state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds)
-    if breeding.state is not None:
-        breeding.state.write_text(json.dumps({"sizes": genes.sizes, **state.to_data()}))
+    state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds, keep)
     return base if state.best is None else genes.plan(state.best[0])
 
 
@@ -109,8 +116,11 @@ def _solution(problem: Problem, chosen: tuple[int, ...]) -> Solution:
 
 
 def _stored_state(path: Path | None, sizes: list[int]) -> EvolutionState | None:
-    """The state that an earlier search stored, if it had the same groups."""
+    """The state that an earlier search stored, if it had the same groups; raises CollageError for another file."""
     if path is None or not path.exists():
         return None
-    data = json.loads(path.read_text())
-    return EvolutionState.from_data(data) if data.get("sizes") == sizes else None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return EvolutionState.from_data(data) if data["sizes"] == sizes else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CollageError(f"{path} is not the state of a breeding: {error}") from error

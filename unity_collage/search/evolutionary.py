@@ -92,12 +92,13 @@ def evolve(
     state: EvolutionState | None = None,
     settings: EvolutionSettings | None = None,
     seconds: float = float("inf"),
+    keep: Callable[[EvolutionState], object] = lambda _: None,
 ) -> EvolutionState:
     """Breed and measure until all generations or ``seconds`` are over; ``sizes`` has the number of choices of each
     group.
 
     The clock is read before every measurement. An interrupted generation is repeated when the search continues, with
-    the results that are known.
+    the results that are known. ``keep`` is called with the state after each measurement, which may be the last one.
     """
     settings = settings or EvolutionSettings()
     state = state or first_state(sizes, (), settings)
@@ -111,6 +112,7 @@ def evolve(
             if time.monotonic() >= deadline:
                 return EvolutionState(generation, population, known)
             known[genome] = fitness(genome)
+            keep(EvolutionState(generation, population, known))
         if generation >= settings.generations:
             return EvolutionState(generation, population, known)
         population = _bred(sizes, population, known, settings, Random(f"{settings.seed}/{generation}"))
