@@ -129,10 +129,11 @@ def compile(
       Twice as many kernels are measured. Channels last is the best layout for nearly all images.
     * ``tune_trials``: how many schedules MetaSchedule tries for each TVM kernel that could still be in the plan;
       for CPUs only.
-    * ``refine``: how candidate programs are compared. By default ours, that of a greedy partitioner, those of each
-      backend alone, and the fastest one of an earlier compile are timed in turns. With ``Refinement()`` costs that do
-      not hold in the running program are also corrected, and a program of TVM alone is compared too. The fastest
-      program is the result, and the plan of ``main`` has the ``comparison``. Programs for a GPU are not compared.
+    * ``refine``: how candidate programs are compared. By default these are timed in turns: ours, that of a greedy
+      partitioner, those of each backend alone, and the fastest one of an earlier compile. With ``Refinement()`` costs
+      that do not hold in the running program are also corrected, and a program of TVM alone is compared too. The
+      fastest program is the result, and the plan of ``main`` has the ``comparison``. Programs for a GPU are not
+      compared.
     * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
       Inputs, outputs and all other arithmetic stay float32. ``"f16"`` is for the target ``cuda``: there all values
       inside that are safe in 16 bits are float16, and inputs and outputs keep their types (docs/precision.md). There
@@ -150,8 +151,8 @@ def compile(
     * ``custom_ops``: Python functions for operators of an ONNX model that have no converter here, such as
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, and those of a
-      PyTorch model to PyTorch (``"torch"``), if it is installed and among the ``backends``. Remarks of the plan name
-      them.
+      PyTorch model to PyTorch (``"torch"``). That library must be installed and among the ``backends``. Remarks of the
+      plan name the operators.
     * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
       ``"200MB"``. The search finds the fastest plan under the limit. Every candidate is measured, and programs are
       not compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).

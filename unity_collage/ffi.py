@@ -3,9 +3,9 @@
 TVM and its FFI import PyTorch wherever it is installed. That takes seconds and loads another thread pool, and a process
 that runs a program, measures kernels or compiles a file needs neither. Where PyTorch is imported already it stays.
 
-The FFI also imports a compiler driver, the exchange of tensors with PyTorch, and Python's package metadata, which it
-needs to find its own library in its own folder. They take longer to import than a small model takes to load. So they
-are imported when they are first used.
+The FFI also imports a compiler driver, the exchange of tensors with PyTorch, and Python's package metadata. It reads
+the metadata to find its own library, which is in its own folder. These modules take longer to import than a small model
+takes to load. So they are imported when they are first used.
 """
 
 from __future__ import annotations

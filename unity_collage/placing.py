@@ -75,8 +75,8 @@ def placed(
 
     The target is the one that is ``asked`` for, else that of the first device of a module, else the host. A module with
     hints, or with values in no place beside others in several, becomes what PlanDevices and MergeCopies make of it.
-    Other models do not change. Raises CollageError where two annotations disagree, where no program can be made for the
-    target or its devices, and with ``measure`` where its kernels cannot be measured here.
+    Other models do not change. Raises CollageError where two annotations disagree, and where no program can be made for
+    the target or its devices. With ``measure`` it also raises where its kernels cannot be measured here.
     """
     if not isinstance(model, IRModule):
         return model, checked_target(asked or _first(devices), is_of_torch(model))

@@ -34,8 +34,8 @@ class PartitionSpec:
     def apply(self, graph: DataflowGraph, current: Target) -> Iterator[Found | Declined]:
         """What the rule proposes and declines with the spec's target in scope.
 
-        A node runs on the target of its virtual device, or on ``current``. Proposals with a node that runs on a target
-        which the spec's target does not refine are declined, and those with nodes of several virtual devices.
+        A node runs on the target of its virtual device, or on ``current``. A proposal is declined if a node runs on a
+        target that the spec's target does not refine. It is also declined if its nodes have several virtual devices.
         """
         with self.target:
             answers = list(self.rule.apply(graph))

@@ -1,6 +1,6 @@
 """Sizes that are known when a program runs: polynomials of free sizes, with which lowerings compute as with ints.
 
-A lowering that compares dims, multiplies them to strides and divides addresses by strides is right for every size, if
+A lowering compares dims, multiplies them to strides and divides addresses by strides. It is right for every size if
 each answer holds for every size: ``batch * 64 == batch * 64`` and ``7 < length + 7`` do, ``batch < length`` does not.
 :class:`Size` answers what holds from the least value of each free size on, and raises :class:`UnknownSize` for the
 rest. Equal are only sizes that are always equal. So a free size is not 1, and code for extents of 1 is not used for it,

@@ -26,8 +26,8 @@ def why_no_order(graph: DataflowGraph, groups: Iterable[NodeGroup], within: Inde
     """Which groups wait for each other, or None if an order exists that respects all reads.
 
     A node of ``within`` that no group writes is a group of its own; all other nodes are available from the start.
-    Convexity of each group is not enough: with a -> b, a -> d, c -> b, c -> d, the groups {a,d} and {c,b} are convex
-    and wait for each other.
+    Convexity of each group is not enough. With the edges a -> b, a -> d, c -> b and c -> d, the groups {a,d} and {c,b}
+    are convex. Yet they wait for each other.
     """
     pending = list(groups)
     written = EMPTY

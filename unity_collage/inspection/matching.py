@@ -22,8 +22,8 @@ def chosen_candidates(
 ) -> tuple[Candidate, ...]:
     """The candidate of each kernel, and the views of what is left.
 
-    Raises CollageError, with ``where`` and the number of the kernel, for a kernel that is not a candidate, and for a
-    binding in no kernel that has a candidate: its cost would not be known.
+    Raises CollageError for a kernel that is not a candidate, with ``where`` and the number of the kernel. Raises it
+    for a binding that has a candidate but no kernel, too: its cost would not be known.
     """
     chosen = named_candidates(graph, kernels, where)
     covered = index_set(index for candidate in chosen for index in candidate.indexes)

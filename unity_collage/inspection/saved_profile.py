@@ -53,8 +53,8 @@ def profile_saved(
     """The profile of the program in the file ``path``, which was compiled from ``model``.
 
     The file has the plan of the program, but its code has no timing points. So the kernels of that plan are built once
-    more from the model, with timing points, and run in turns with the program of the file. Branches that run side by
-    side in the file run one after the other in the twin.
+    more from the model, with timing points. This twin runs in turns with the program of the file. Branches that run
+    side by side in the file run one after the other in the twin.
 
     ``pipeline``, ``target``, ``shapes`` and ``dims`` are those of the compile. ``database``: has the peaks of this
     machine, if they are known. Raises CollageError where the plan is not one of this model with these options.

@@ -3,7 +3,7 @@
     x: ((h - 1) // 2 + 1, 16), of a function with h   ->   x: (size, 16)
 
 A function on its own does not know ``h``, a name of its caller. So each extent of a parameter that is not a number
-gets a name of its own, and all types are inferred again from these.
+gets a name of its own. All types are inferred again from these names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The memory of a program, read from the module in which TVM has planned it.
 
-The values of a module behind KillAfterLastUse are in storages. A storage is allocated once, and is free as soon as
+The values of a module behind KillAfterLastUse are in storages. A storage is allocated once. It is free as soon as
 all variables that refer to it or to a tensor in it are killed. So the bytes at each kernel follow from the order of
 the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one. A
 function that calls itself is listed once: what it holds further down counts as one value of unknown size.

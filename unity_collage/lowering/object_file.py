@@ -1,8 +1,8 @@
 """Programs as files without a linker: the object files that LLVM writes, in a tar archive, linked when they are loaded.
 
 LLVM's JIT linker (the package ``apache-tvm-ffi-orcjit``) does what the C++ compiler's linker and the dynamic loader
-do for a shared library, in less time than a linker takes to start. So files that a compile writes and reads itself
-are of this kind, too.
+do for a shared library. It needs less time than a linker takes to start. So files that a compile writes and reads
+itself are of this kind, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Own sizes: how kernels name the symbolic sizes of their parameters.
 
 First, their names differ from sizes that a Relax function learns from data. TVM prints the sizes of a kernel's
-parameters before all functions, and does not parse a ``match_cast`` that defines a size with one of these names.
+parameters before all functions. It does not parse a ``match_cast`` that defines a size with one of these names.
 
 Second, a size that is a quotient, as after a convolution with a stride, becomes one variable::
 

@@ -60,8 +60,10 @@ class Machine:
     reads: Curve
     writes: Curve
     weights: Curve
-    """(bytes of other memory that all threads have read before, bytes a second of a first read), for the sizes that
-    evict the second level and the third."""
+    """(bytes of other memory that all threads have read before, bytes a second of a first read).
+
+    These bytes evict the second-level cache, or the third-level cache too.
+    """
 
     def compute_seconds(self, flops: float) -> float:
         """Least seconds for ``flops`` float32 operations."""

@@ -1,7 +1,7 @@
 """The parent's end of the worker: requests costs, and decides what a missing reply means for each kernel.
 
-A kernel that ends the worker, or keeps it busy for too long, is requested once more, alone, since the first end may
-have had another cause. If it does the same again, it is refused. The other kernels are requested again, too.
+A kernel that ends the worker, or keeps it busy for too long, is requested once more, alone. The first end may have had
+another cause. If the kernel does the same again, it is refused. The other kernels are requested again, too.
 """
 
 from __future__ import annotations

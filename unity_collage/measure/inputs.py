@@ -49,8 +49,8 @@ _EXPONENTIAL_OPS = frozenset(
 )  # fmt: skip
 
 _FEW_PRODUCTS = 3
-"""Functions in which more products and convolutions than this follow each other have small weights, so that values do
-not grow from layer to layer until they overflow."""
+"""If more products and convolutions than this follow each other in a function, its weights are small. Otherwise values
+would grow from layer to layer until they overflow."""
 
 _DISTINCT = 1_048_573
 """The most random numbers that are drawn for one array; a prime."""

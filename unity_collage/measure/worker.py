@@ -7,8 +7,8 @@
 * ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
 
 The kernels of a request for costs may compute different things. First all of them are compiled, on all cores. Then each
-is checked, and those for one computation are timed in turns, with those of other computations where one eviction of
-the caches can serve all. The kernels of a request with ``together`` have costs already.
+is checked, and those for one computation are timed in turns. Kernels of other computations share these turns where one
+eviction of the caches can serve all. The kernels of a request with ``together`` have costs already.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def recurrent(operands: Mapping[str, relax.Expr], options: Options) -> relax.Cal
 
     ``inputs`` is (steps, batch, gates * hidden): the inputs times their weights, with the biases. ``weights`` is
     (hidden, gates * hidden), ``state`` and ``memory`` (batch, hidden). ``bias`` (hidden,) is what a GRU adds to the
-    product of the state, ``peepholes`` (3 hidden,) are for the gates i, o and f, ``lengths`` (batch,) is int32.
+    product of the state. ``peepholes`` (3 hidden,) are for the gates i, o and f. ``lengths`` (batch,) is int32.
     Operands that the layer does not have are of these shapes, too, and are not read.
 
     The result is a tuple: the states (steps, batch, hidden), each at the index of its input, 0 behind the end of a

@@ -1,9 +1,9 @@
 """``relax.collage.lstm``, ``.gru`` and ``.rnn``: one layer in one direction over a whole sequence.
 
-The inputs of all steps are multiplied by their weights before (``X W^T`` and the biases, one product), so the operator
-computes only what depends on the step before. Its equations and the order of its gates are those of ONNX. TVMScript
-prints it as ``R.collage.lstm(...)``, and reads that once :mod:`unity_collage.operators` is imported. TVM's kernel is in
-:mod:`.recurrent_tir`.
+The inputs of all steps are multiplied by their weights before, in one product (``X W^T`` and the biases). So the
+operator computes only what depends on the step before. Its equations and the order of its gates are those of ONNX.
+TVMScript prints it as ``R.collage.lstm(...)``, and reads that once :mod:`unity_collage.operators` is imported. TVM's
+kernel is in :mod:`.recurrent_tir`.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ from ..sizes.variants import OWN
 class ChooseVariants:
     """Decide by expected cost which sample sizes have a plan of their own.
 
-    A variant stays if it saves at least ``least_saving`` of the expected cost of all samples, against the plan for all
-    sizes there, or against batches in parts. The variant with the greatest saving comes first. Variants whose costs are
-    not known stay.
+    A variant stays if it saves at least ``least_saving`` of the expected cost of all samples. It is compared with the
+    plan for all sizes, or with batches in parts. The variant with the greatest saving comes first. Variants with
+    unknown costs stay.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)

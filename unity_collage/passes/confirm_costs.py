@@ -43,7 +43,7 @@ class ConfirmCosts:
 
     Contradictions are timed again too: a kernel that costs much more than a kernel of the same backend that contains
     it. Otherwise a cost that is too high by accident would never come near the plan. If all kernels together became
-    faster or slower, that is the machine, so the new costs are scaled to the level of the old ones.
+    faster or slower, the machine did. So the new costs are scaled to the level of the old ones.
 
     Where the cost model cannot confirm costs (a formula cannot), costs do not change, and the plan says so.
     """

@@ -163,7 +163,7 @@ def _leavable(
     """The bindings that a plan may leave behind.
 
     The VM evaluates some. TVM compiles what is in no measured candidate. If a result cannot be computed from these
-    and the measured candidates, the way with the fewest missing values is taken, and these may be left behind too.
+    and the measured candidates, the way with the fewest missing values is taken. These may then be left behind too.
     """
     possible = possible_without_kernels(graph)
     inside = {index for option in measured for index in range(len(graph)) if option.inside >> index & 1}

@@ -58,8 +58,9 @@ def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regre
 def worth_beside_parts(offers: Sequence[Offer], least_saving: float, copies: Copies) -> list[bool]:
     """Which of the variants stay where other batches are computed in parts; that for one sample always does.
 
-    Variants are added one after the other, each time that which saves most of the expected total, as long as it saves
-    at least ``least_saving`` of it. One stays in any case if the copies that it would need have no cost.
+    Variants are added one after the other, each time the one that saves most of the expected total. This ends when it
+    would save less than ``least_saving`` of that total. One stays in any case if the copies that it would need have no
+    cost.
     """
     stays = [offer.count == 1 for offer in offers]
     while (unknown := _unknown_in_parts(offers, stays, copies)) is not None:

@@ -22,8 +22,8 @@ def in_place(explanation: Explanation, plan: Plan, profiled: Sequence[str]) -> d
     """``says``, ``kernels`` and ``rows`` for the page of an explained plan; ``profiled``: titles of plans with times.
 
     ``kernels`` has an entry for each kernel of the explanation, which may be None. It has the ``seconds`` in place,
-    the ``low`` and ``high`` of the runs, and the ``predicted`` seconds with the launch, None if they are not
-    compared. ``rows`` add up to the whole program: a name, what is predicted and what was measured.
+    and the ``low`` and ``high`` of the runs. It also has the ``predicted`` seconds with the launch, None if they are
+    not compared. ``rows`` add up to the whole program: a name, what is predicted and what was measured.
     """
     times = plan.in_place
     if times is None:

@@ -1,6 +1,6 @@
 """attention: the factor 1 / sqrt(d) has one place.
 
-Normal form: no factor at all where a constant weight before the product can take it, else
+Normal form: no factor at all where a constant weight before the product can take it. Elsewhere it is
 ``multiply(matmul(q, k), number)`` on the product, where a BLAS has alpha and oneDNN a post-op.
 """
 

@@ -36,9 +36,10 @@ class Branch:
 
 
 def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """conv(x, v) + a + conv(x, w) + b -> conv(x, v + w) + (a + b), with w, or v, at its place in the larger window.
+    """conv(x, v) + a + conv(x, w) + b -> conv(x, v + w) + (a + b).
 
-    conv(x, v) + s * x -> conv(x, v + s), and conv(x, v) + x -> conv(x, v + 1), at the middle of the window.
+    The smaller of two windows is added at its place in the larger one. Also, at the middle of the window:
+    conv(x, v) + s * x -> conv(x, v + s), and conv(x, v) + x -> conv(x, v + 1).
     """
     if not all(structural_equal(call.ty, arg.ty) for arg in call.args):
         return None

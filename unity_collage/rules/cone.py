@@ -32,8 +32,8 @@ _ANCHORS = (OpKind.REDUCTION, OpKind.OUT_EWISE_FUSABLE)
 class FusionCone(Printed):
     """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
 
-    The rules are those of Relay Collage: an anchor is followed by broadcast operators (A -> B), broadcast operators
-    feed a reduction (B -> R), injective operators feed each other (I -> I). Four are added. A convolution or a product
+    The rules are those of Relay Collage. An anchor is followed by broadcast operators (A -> B). Broadcast operators
+    feed a reduction (B -> R). Injective operators feed each other (I -> I). Four are added. A convolution or a product
     takes in the transpose or the channel factors that it reads. It takes in a chain of element-wise operators that only
     it reads. It may be followed by transposes. An opaque PrimFunc is a region by itself. A producer joins only when all
     its readers are inside, so every region is convex and has no taps; one with several results joins with all of them.

@@ -89,8 +89,8 @@ def time_in_turns(
     times the budget of a runner.
 
     The caches are prepared as by :func:`measure`, with one eviction for each round. If the runners of a round compute
-    different things, code and branch predictions of a kernel would be cold, unlike in a loop over one kernel. Then a
-    ``twin`` runs first, and leaves them as the kernel itself would. With ``evict_each_run`` there is an eviction
+    different things, code and branch predictions of a kernel would be cold. In a loop over one kernel they are warm. So
+    a ``twin`` runs first, and leaves them as the kernel itself would. With ``evict_each_run`` there is an eviction
     before each run, and a turn is three runs after one that does not count. Use it for many runners with memory of
     their own, which would otherwise evict each other's memory.
     """

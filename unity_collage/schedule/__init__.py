@@ -48,9 +48,9 @@ def _scheduled(func: Func, target: Target, name: str) -> Func:
 def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tirx.PrimFunc:
     """``func`` with loops for ``target``; ``name`` is for the log.
 
-    A kernel that fits no family (a scan, a sort, handwritten loops) keeps its loops, and so does a kernel on which our
-    own code fails. The attribute ``UNSCHEDULED`` has the reason; in the second case it begins with ``faults.FAULT``.
-    On a GPU such a kernel runs in one thread.
+    A kernel that fits no family (a scan, a sort, handwritten loops) keeps its loops. So does a kernel on which our own
+    code fails. The attribute ``UNSCHEDULED`` has the reason; in the second case it begins with ``faults.FAULT``. On a
+    GPU such a kernel runs in one thread.
     """
     if is_cuda(target):
         return scheduled_on_gpu(func, target, name)

@@ -17,9 +17,10 @@ asin, acos    2.6e-7 relative             x + x^3 P4(x^2), |x| <= 1/2 by the hal
 x^(k/4)       2.0e-7 relative             products of x, sqrt(x) and sqrt(sqrt(x))
 ============  ==========================  =================================================
 
-The coefficients of the first four are our own minimax fits, by Lawson's iteration of weighted least squares (with
-Sanathanan and Koerner's linearisation for the quotients). Those of log, atan and asin are from Moshier's Cephes
-library, 1992. NaN stays NaN. exp returns 0 or infinity where the exact result leaves the normal range of float32.
+The coefficients of the first four are our own minimax fits. They are made by Lawson's iteration of weighted least
+squares (with Sanathanan and Koerner's linearisation for the quotients). Those of log, atan and asin are from Moshier's
+Cephes library, 1992. NaN stays NaN. exp returns 0 or infinity where the exact result leaves the normal range of
+float32.
 """
 
 from __future__ import annotations

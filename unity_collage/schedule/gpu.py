@@ -145,7 +145,7 @@ def _with_small_blocks() -> Target:
 def _without_matrix_units(target: Target) -> Target:
     """``target`` as a GPU without tensor cores, for the rule of products.
 
-    With them, the rule imports a module that takes each process 20 seconds, and its blocks exceed the shared memory
+    With them, the rule imports a module that takes each process 20 seconds. Its blocks also exceed the shared memory
     that a block may have by default.
     """
     fields: dict[str, Any] = json.loads(str(target))

@@ -11,7 +11,7 @@ The loops, from the outermost to the innermost:
 
 The outer loops are parallel, as many as make enough tasks for the cores. A tile computes its initial values, the
 reduction, and then the epilogue. If a tile has too few vectors to hide the latency of an addition, it is computed in
-several independent *chains*, whose results are combined at the end.
+several independent *chains*. Their results are combined at the end.
 """
 
 from __future__ import annotations

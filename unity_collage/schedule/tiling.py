@@ -34,9 +34,9 @@ _LONE_REGISTERS = 14
 _COST_OF_ROW, _COST_OF_COLUMN, _COST_OF_WIDTH = 0.5, 0.25, 0.02
 """The overhead of a tile of h rows of u vectors, relative to its multiplications.
 
-It is the first constant divided by h for loading vectors, plus the second divided by u for broadcasting elements,
-plus the third times u for its share of L1. Set by hand from a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not
-a fit.
+It is the first constant divided by h, plus the second divided by u, plus the third times u. These are for loading
+vectors, for broadcasting elements, and for the tile's share of L1. They were set by hand from a few forced shapes in
+BERT, ViT and ResNeXt (Zen 5), and are not a fit.
 """
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
 """Cache lines at this distance map to one set of L1, which has 8 to 12 ways. At most ``_ALIASED_ROWS`` rows may do

@@ -1,11 +1,11 @@
 """Merges the nodes of a graph into kernels one by one, and maintains a topological order of the kernels.
 
 A merge closes a cycle if a path leaves the new kernel and comes back. Every node of such a path lies between the first
-and the last node of the kernel in the topological order, so only that stretch is searched and reordered. This is the
+and the last node of the kernel in the topological order. So only that stretch is searched and reordered. This is the
 idea of dynamic topological sorting (Pearce and Kelly, 2006), applied to edge contraction.
 
-Invariants: each node is in one group, groups are in an order in which they can run, and ``_place`` is the position of
-each group in ``_order``. Positions that a merge leaves empty are -1.
+Invariants: each node is in one group; groups are in an order in which they can run; ``_place`` is the position of each
+group in ``_order``. Positions that a merge leaves empty are -1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The second level of Collage (Jeon et al., 2022): a genetic search over the groups of a plan.
 
 It is for costs that do not add up, such as end-to-end times. A genome has one choice for each group. The paper has one
-bit for each group (keep it, or give it to the graph compiler) and replaces the whole population in each generation.
+bit for each group: keep it, or give it to the graph compiler. It replaces the whole population in each generation.
 Here a group has any number of choices, and the best genomes survive. Equal seeds and equal costs give equal results,
 and an interrupted search continues from its state.
 """

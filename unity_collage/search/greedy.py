@@ -17,9 +17,9 @@ from .problem import NoCover, Option, Problem, Solution
 def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
     """A valid plan in which no node is computed twice; its lower bound is 0.
 
-    Backends are taken in the order of ``priority``, each with its largest options first, then the options of all others
-    by their cost for each node. If the taken options leave a node uncovered, those in its way are banned and the search
-    restarts. That finds a plan except in rare cases, in which it raises NoCover.
+    Backends are taken in the order of ``priority``, each with its largest options first. Then the options of all others
+    follow, by their cost for each node. If the taken options leave a node uncovered, those in its way are banned and
+    the search restarts. That finds a plan except in rare cases, in which it raises NoCover.
     """
     if problem.exclusions:
         return _of_a_camp(problem, priority)

@@ -69,9 +69,9 @@ def _add_demand(
 ) -> dict[int, int]:
     """Add the rows of a problem with redundancy: results and inputs are written, and written values are read.
 
-    At most one of the options with the same last node is taken, so one row demands an input for the sum of all of them:
-    fewer and stronger rows. That each node is in some kernel follows from the other rows, but with these rows the
-    linear relaxation has a much better bound. Returns the rows that must hold for a node.
+    At most one of the options with the same last node is taken. So one row demands an input for the sum of all of them,
+    which makes fewer and stronger rows. That each node is in some kernel follows from the other rows, but with these
+    rows the linear relaxation has a much better bound. Returns the rows that must hold for a node.
     """
     holders, writers, readers = _empty(problem), _empty(problem), _empty(problem)
     asked: dict[tuple[int, int], Terms] = {}

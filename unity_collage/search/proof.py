@@ -1,15 +1,15 @@
 """A proof that no valid plan costs less than a bound, and an independent check of it.
 
 A proof is a feasible solution of the dual of a linear program; it is checked by adding numbers. *Potentials* are
-seconds for each node. Those inside an option are paid for by the option's cost, and each plan covers each node, so a
-plan costs at least the sum of all potentials.
+seconds for each node. The cost of an option pays for the potentials inside it. Each plan covers each node, so a plan
+costs at least the sum of all potentials.
 
 *Readings* add the cost of transitions, and the cost of writing values, not only computing them. A reading is seconds
-for a value, the side that reads it (a backend, a device, or any), and the last node of the option that reads it. It
-relieves that option at the expense of the one that writes the value. Let R be the sum of the readings of a value by a
-side. Let T be the transition to the side from the sides of the option that writes the value: 0 from itself, and for
-readings by any. Then the option that writes the value is charged what R is above T. The conditions are, for each
-option that can be in a plan:
+for three things: a value, the side that reads it (a backend, a device, or any), and the last node of the option that
+reads it. It relieves that option at the expense of the one that writes the value. Let R be the sum of the readings of a
+value by a side. Let T be the transition to the side from the sides of the option that writes the value: 0 from itself,
+and for readings by any. Then the option that writes the value is charged what R is above T. The conditions are, for
+each option that can be in a plan:
 
     potentials inside it - its readings + what it is charged for the values that it writes <= its cost and launch
 
@@ -17,7 +17,7 @@ The caller reads the results like an option after the last node that costs nothi
 
 *Why a plan costs at least the sum of the potentials and of the caller's readings.* Sum the conditions over its
 options. An option writes its last node, and each value is written once. So no two options of a plan have one last
-node, and the plan uses at most R of the readings of a value by a side. If it uses any, the value is written, the plan
+node. Hence the plan uses at most R of the readings of a value by a side. If it uses any, the value is written, the plan
 pays T, and the writer is charged the rest. So all readings except the caller's are paid for, and the potentials
 remain: each node is in an option or left behind. A node that may be left behind has no positive potential. Where
 nodes may be computed twice, none has a negative one.

@@ -2,8 +2,8 @@
 
 If every option writes one value, the set of wanted values is the whole state (:class:`PlainSpace`), for two reasons.
 Kernels in the order of their outputs can run, since a kernel reads only values of smaller index than its output. And
-without hidden nodes, two kernels whose outputs are both wanted do not overlap, since every path out of a kernel passes
-through its output. Options that write several values, and transitions, need a larger state
+without hidden nodes, two kernels do not overlap if both outputs are wanted: every path out of a kernel passes through
+its output. Options that write several values, and transitions, need a larger state
 (:class:`.general_space.GeneralSpace`).
 """
 

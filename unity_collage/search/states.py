@@ -4,7 +4,7 @@ A plan is built from the results upwards. A state has the values that are wanted
 one with the largest index is made next: by an option whose largest output it is, or it is left behind. The inputs of
 that move become wanted. A layer has the states with the same next value, and each move leads to a lower layer.
 
-The cost of completing a plan depends only on the state, so of all ways to a state only the cheapest is kept (Bellman's
+The cost of completing a plan depends only on the state. So of all ways to a state only the cheapest is kept (Bellman's
 principle of optimality). The number of states is exponential only in the number of live values, which the post-dfs
 order of nodes keeps small.
 

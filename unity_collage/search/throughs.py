@@ -1,8 +1,8 @@
 """The cost of the cheapest plan with a certain option, and without it, which regrets and margins are computed from.
 
-Both are min-marginals of the dynamic program. The cheapest plan through an edge of the state space costs the least cost
-to its state, plus the edge, plus the least cost from the next state on. One walk forwards and one backwards give that
-cost for all edges (:func:`.walk.edges`).
+Both are min-marginals of the dynamic program. The cost of the cheapest plan through an edge of the state space has
+three parts: the least cost to the edge's state, the edge, and the least cost from the next state on. One walk forwards
+and one backwards give that cost for all edges (:func:`.walk.edges`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
     """For each option that can be in a valid plan, by id, the cost of the cheapest plan with it.
 
     ``best_seconds`` is the cost of a cheapest plan. If ``max_states`` does not suffice for all states, only those of
-    plans are visited that cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that are in
-    none of these plans the answer is a lower bound.
+    cheap plans are visited. They cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that
+    are in none of these plans the answer is a lower bound.
     """
     if problem.exclusions:
         return _least(problem, lambda camp, states: best_throughs(camp, best_seconds, states), max_states)

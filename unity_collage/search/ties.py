@@ -5,9 +5,9 @@ has the same effect and whose cost ties with theirs: the intervals overlap. If t
 were measured at different times, and the intervals are widened by the drift of the machine
 (:attr:`.problem.Problem.drift`).
 
-Of all plans that such swaps make, the policy takes the one with the fewest transitions between backends, then the
-fewest kernels, then the backends that the user prefers. So two runs that differ only by noise usually have the same
-plan.
+Of all plans that such swaps make, the policy takes the one with the fewest transitions between backends. Next the
+fewest kernels count, then the backends that the user prefers. So two runs that differ only by noise usually have the
+same plan.
 
 The policy is a lexicographic objective. It is encoded as a second problem, with counts for costs. Its options are the
 kernels of the cheapest plan and the options that tie with them. The exact search solves it. The proof of the first

@@ -1,8 +1,8 @@
 """Walks through the states of a problem, layer by layer, for the exact search and the regrets.
 
-A walk is a shortest-path computation over the layered graph of states (:mod:`.states`). States are pruned as in A*: if
-the cost so far plus a lower bound of the remaining cost is above a ceiling, no plan up to the ceiling goes through
-them. The bound is the sum of the potentials of the nodes that are not covered yet.
+A walk is a shortest-path computation over the layered graph of states (:mod:`.states`). A state is pruned if the cost
+so far plus a lower bound of the remaining cost is above a ceiling. No plan up to the ceiling goes through it. This is
+the pruning of A*. The bound is the sum of the potentials of the nodes that are not covered yet.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ _FEW_LENGTHS = (32, 128)
 
 
 _UNKNOWN, _OF_IMAGES = 64, 224
-"""The sizes at which kernels are measured along an unknown dimension, and along a dimension after the second axis,
-which is the height or width of an image.
+"""The sizes at which kernels are measured along unknown dimensions. The second is for dimensions after the second axis,
+which are the height or width of an image.
 """
 
 

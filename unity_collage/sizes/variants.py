@@ -7,8 +7,8 @@
                                              main_n_1(x: (1, 16)): body for n = 1
                                              main_any_size(x: (n, 16)): body
 
-In place of ``main_any_size`` there are functions that compute the samples of a batch in parts (:mod:`.parts`), where
-each sample is computed alone and there is a variant for one.
+If each sample of a batch is computed alone and there is a variant for one, other functions replace ``main_any_size``.
+They compute the samples of a batch in parts (:mod:`.parts`).
 
 The variants are private functions, which every pass takes as it takes ``main``. They share equal constants.
 """

@@ -1,7 +1,7 @@
 """Attention: two products with a softmax between them, one kernel for all heads, in 16-bit types.
 
 softmax(query @ key * scale + mask) @ value, where the factor and the mask are optional. A step begins as the product of
-query and key, which is not a complete kernel, and absorbs the operators behind it up to the product with the values.
+query and key, which is not a complete kernel. It absorbs the operators behind it, up to the product with the values.
 The scores stay in float32, also where the operators between the products round them.
 """
 

@@ -1,8 +1,8 @@
 """The bridge: backends that other packages have registered with TVM, usable here without further code.
 
-A name is such a backend if TVM has patterns ``<name>.*`` in its global table (``relax.backend.register_patterns``) or
-an operator attribute ``target.<name>``, and a code generator ``relax.ext.<name>``. Nothing is cached: each question
-reads the tables of TVM.
+A name is such a backend if TVM has a code generator ``relax.ext.<name>`` for it, and patterns or predicates. Patterns
+``<name>.*`` are in TVM's global table (``relax.backend.register_patterns``). Predicates are operator attributes
+``target.<name>``. Nothing is cached: each question reads the tables of TVM.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ TILES = (4, 2)
 
 
 def winograd(call: relax.Call, tile: int) -> NativeStep | str:
-    """A convolution of 3x3 with a stride of 1 or 2, or of 2x2 with a stride of 1 -> winograd, or the reason why not.
+    """A convolution -> winograd, or the reason why not.
 
-    Convolutions with several groups need a stride of 1 and whole vectors of channels in each group. A convolution of
-    volumes is a sum of convolutions of images, one for each tap along the depth, of any depth and stride along it.
+    Filters are 3x3 with a stride of 1 or 2, or 2x2 with a stride of 1. Convolutions with several groups need a stride
+    of 1 and whole vectors of channels in each group. A convolution of volumes is a sum of convolutions of images, one
+    for each tap along the depth. It may have any stride along the depth, and at most ``MOST_FIELDS`` taps.
     """
     step = convolution("winograd", call)
     if isinstance(step, str):

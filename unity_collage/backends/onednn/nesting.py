@@ -1,8 +1,9 @@
 """Canonical strides for dimensions with one element.
 
 These strides do not address anything, but oneDNN 3.2 derives the layout from them. If the batch of one image has a
-stride of 1, as after a reshape, the layout is neither channels first nor channels last, and a reference kernel runs.
-The primitive cache ignores these strides, so which kernel runs also depends on the primitives that were made before.
+stride of 1, as after a reshape, the layout is neither channels first nor channels last. Then a reference kernel
+runs. The primitive cache ignores these strides, so which kernel runs also depends on the primitives that were made
+before.
 """
 
 from __future__ import annotations

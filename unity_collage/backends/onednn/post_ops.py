@@ -140,8 +140,8 @@ def _bias(step: NativeStep, view: View) -> View:
 def _forms(view: View, step: NativeStep) -> frozenset[str]:
     """The names of the forms that an operand has.
 
-    ``scalar`` is one number, ``channel`` one number for each channel, ``row`` a row that is used for several rows of
-    the result (:func:`_is_rows`), and ``full`` a tensor like the result.
+    ``scalar`` is one number, and ``channel`` one number for each channel. ``row`` is a row that is used for several
+    rows of the result (:func:`_is_rows`), and ``full`` is a tensor like the result.
     """
     result = step.result
     forms = set()

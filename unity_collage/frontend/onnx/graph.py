@@ -1,7 +1,7 @@
 """Converts the nodes of an ONNX graph to Relax, one after another.
 
 Known values are computed at once (:mod:`.folding`). So shape arithmetic, constants and decided branches of an ``If``
-leave nothing behind, and converters get the operands of old and new operator sets in the same form. Files are not
+leave nothing behind. Converters also get the operands of old and new operator sets in the same form. Files are not
 rewritten before: rewriting copies their weights, serialising is limited to 2 GB, and no rewriter of files continues
 symbolic sizes.
 """

@@ -90,8 +90,8 @@ def _computed(node: ast.expr, sizes: InputSizes) -> Dim:
 def parameters(graph: onnx.GraphProto, shapes: Shapes, dims: Mapping[str, int]) -> dict[str, relax.Var]:
     """The parameters of ``main`` for the inputs of a graph, by name.
 
-    ``shapes`` fixes inputs or dimensions, ``dims`` dimensions only. Raises ModelError for names that the model does
-    not have, for sizes that contradict each other or the file, and for inputs without a shape.
+    ``shapes`` fixes inputs or dimensions, ``dims`` dimensions only. Raises ModelError for unknown names, for sizes
+    that contradict each other or the file, and for inputs without a shape.
     """
     weights = {tensor.name for tensor in graph.initializer}
     inputs = {value.name: value for value in graph.input if value.name not in weights}

@@ -176,7 +176,8 @@ class Repetition:
         """The function for one iteration, with parameters that fit all iterations.
 
         At first every carried value is taken to keep what it has before the first iteration. One that the body changes
-        becomes a parameter, and a dimension of it that the body changes gets a size of its own, until nothing changes.
+        becomes a parameter. A dimension of it that the body changes gets a size of its own. This repeats until nothing
+        changes.
         """
         carried: dict[int, list[Dim | None]] = {}
         while True:

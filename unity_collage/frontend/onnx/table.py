@@ -1,6 +1,6 @@
 """The converters of all operators, in one place.
 
-A converter handles an operator in every version of the operator set that the installed onnx knows, from 6 on, and
+A converter handles an operator in every version of the operator set that the installed onnx knows, from 6 on. It
 reads ``node.version`` where versions differ. An operator that is in no table here is refused by name. Domains count:
 an operator of a custom domain is never treated as the standard's.
 """

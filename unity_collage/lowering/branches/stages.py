@@ -2,8 +2,8 @@
 
 Stages of parallel groups come from the Inter-Operator Scheduler (Ding et al., "IOS: Inter-Operator Scheduler for CNN
 Acceleration", MLSys 2021). IOS finds the best stages by dynamic programming, which is exponential in the width of a
-graph, and times each group. Ours are built one after the other by list scheduling (Graham, "Bounds on Multiprocessing
-Timing Anomalies", 1969) with hill climbing, from two times of each kernel.
+graph, and times each group. Ours are built one after the other, from two times of each kernel. The method is list
+scheduling (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969) with hill climbing.
 """
 
 from __future__ import annotations

@@ -98,8 +98,10 @@ def _of_sizes(node: OnnxNode) -> Converted:
 
 
 def _window(constant: float, once: float, twice: float = 0.0) -> Callable[[OnnxNode], Converted]:
-    """constant - once cos(t) + twice cos(2 t), where t = 2 pi i / size, or 2 pi i / (size - 1) if it is not
-    periodic."""
+    """constant - once cos(t) + twice cos(2 t), where t = 2 pi i / size.
+
+    If the window is not periodic, t = 2 pi i / (size - 1).
+    """
 
     def convert(node: OnnxNode) -> Converted:
         size, dtype = node.size(0), dtype_of(node.attribute("output_datatype", 1))
