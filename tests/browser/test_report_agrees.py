@@ -326,17 +326,16 @@ class TwoDevices:
 
 
 def test_a_plan_with_values_on_two_devices_is_a_page(browser: str, tmp_path: Path) -> None:
-    """The search does not write the devices of kernels yet, so they are written here."""
     passes = [AnnotateCandidates(), EstimateCosts(FixedCost({"toy": 0.5})), SearchPartition(explain=True)]
     # Not under the contract: TVM's parser knows no virtual devices in the types of local functions.
     with only_backends(fake_backend("toy", "relax.nn.relu")), Target("llvm"), tvm.transform.PassContext():
         mod = tvm.transform.Sequential(passes)(TwoDevices)
     plan, explanation = PLAN.read(mod["main"]), EXPLANATION.read(mod["main"])
-    placed = [replace(kernel, device=f"llvm:{number}") for number, kernel in enumerate(plan.kernels)]
-    page = html_report("m", {"main": explanation}, plans={"main": replace(plan, kernels=tuple(placed))})
+    assert [kernel.device for kernel in plan.kernels] == ["llvm:0", "llvm:1"]
+    page = html_report("m", {"main": explanation}, plans={"main": plan})
     opened_page = opened(browser, tmp_path, page, "main")
     assert [row[:2] for row in opened_page.rows] == [["relu", "toy"], ["relu", "toy"]]
-    for kernel, panel in zip(placed, opened_page.panels, strict=True):
+    for kernel, panel in zip(plan.kernels, opened_page.panels, strict=True):
         assert f"function {kernel.function} on {kernel.device}" in panel
     assert "to_vdevice: no backend has a cost, TVM compiles it as it is" in text_of(
         opened_page.dom, "left-behind"

@@ -104,7 +104,12 @@ def subjects() -> list[Subject]:
             "measuring", METHOD_VERSION, measuring_digests(), "METHOD_VERSION in unity_collage/cost/method.py"
         ),
         *(
-            Subject(name, backend.version, backend_digests(backend, lower, graphs), f"version of the backend {name}")
+            Subject(
+                name,
+                backend.version,
+                backend_digests(backend, lower, graphs),
+                f"version of the backend {name}",
+            )
             for name, (backend, lower) in NATIVE.items()
         ),
     ]

@@ -19,8 +19,10 @@ from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN, UNRECO
 from ..backends.registry import known
 from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
+from ..devices.table import label_of
 from ..errors import NoPlan
 from ..graph import DataflowGraph
+from ..graph.devices import key_of, listed
 from ..lowering.apply import Functions, applied
 from ..lowering.kernel_texts import with_scripts
 from ..lowering.outline import NameSupply
@@ -31,6 +33,7 @@ from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
 from ..plan.instance import unpacked
 from ..plan.memory_plan import within_memory
+from ..plan.plan import Plan, PlannedKernel
 from ..plan.posed import PosedSample, posed, posed_samples
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
@@ -40,6 +43,7 @@ from ..search.auto import certified, solve
 from ..search.certificate import Certificate, certificate_of
 from ..search.memory_bounded import MemoryGoal
 from ..search.ties import tied_with, with_ties_broken
+from ..target import devices_of
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
@@ -123,7 +127,7 @@ class SearchPartition:
         )
         if said:
             plan = replace(plan, remarks=(*plan.remarks, said))
-        return PLAN.write(result, plan), outlined
+        return PLAN.write(result, _on_devices(plan, graph, candidates, mod)), outlined
 
     def _settled(self, problem: Problem, cheapest: Solution, candidates: Sequence[Candidate]) -> Solution:
         """The plan to prefer among those that tie with the cheapest; backends rank in the order of their candidates."""
@@ -199,6 +203,21 @@ class SearchPartition:
             seconds=self.seconds,
             priority=tuple(known()),
         )
+
+
+def _on_devices(plan: Plan, graph: DataflowGraph, candidates: Mapping[int, Candidate], mod: IRModule) -> Plan:
+    """The plan with the device of each kernel, which is that of what it computes, if the module lists several."""
+    devices = listed(mod)
+    if len(devices) < 2:
+        return plan
+    labels = {key_of(device): label_of(devices, index) for index, device in enumerate(devices)}
+
+    def placed(kernel: PlannedKernel) -> PlannedKernel:
+        last = graph.nodes[max(candidates[kernel.candidate].indexes)].var
+        found = next(devices_of(last.ty), None)
+        return kernel if kernel.device or found is None else replace(kernel, device=labels[key_of(found)])
+
+    return replace(plan, kernels=tuple(map(placed, plan.kernels)))
 
 
 def _declined(func: relax.Function) -> tuple[DeclinedBinding, ...]:
