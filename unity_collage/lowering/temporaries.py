@@ -25,11 +25,13 @@ _ALIGNMENT = 64
 _ON_STACK = 1024
 """TVM puts smaller buffers on the stack, in bytes."""
 _COMPACTING = (
+    s_tir.transform.LowerCrossThreadReduction,
+    s_tir.transform.LowerInitBlock,
     s_tir.transform.PlanAndUpdateBufferAllocationLocation,
     s_tir.transform.ConvertBlocksToOpaque,
     s_tir.transform.CompactBufferAllocation,
 )
-"""The passes after which a buffer is as large as the loops around it need."""
+"""The passes after which a buffer is as large as the loops around it need, in the order of TVM's pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
