@@ -135,8 +135,8 @@ def measured(page: str, clicks: int) -> Mapping[str, list[float]]:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing of what is asked for is printed."""
 
     with HTTPServer(("127.0.0.1", 0), Page) as server, tempfile.TemporaryDirectory() as profile:
         address = f"http://127.0.0.1:{server.server_port}/"
