@@ -75,6 +75,12 @@ def test_the_program_has_copies_where_they_pay(copy: float, crossing: int, tmp_p
     (plan,) = DEVICE_PLANS.read(program.mod["main"])
     assert plan.proved and why_no_device_plan(plan) is None and len(plan.copies) == crossing
     assert plan.said() in program.plan["main"].remarks
+    at = [
+        "llvm:1" if crossing and kernel.label == "matmul" else "llvm:0"
+        for kernel in program.plan["main"].kernels
+    ]
+    assert [kernel.device for kernel in program.plan["main"].kernels] == at
+    assert program.memory is not None and {space.device for space in program.memory.spaces} == set(at)
     check(program)
     program.save(tmp_path / "program.so")
     check(uc.load(tmp_path / "program.so"))

@@ -337,6 +337,7 @@ def test_a_plan_with_values_on_two_devices_is_a_page(browser: str, tmp_path: Pat
     assert [row[:2] for row in opened_page.rows] == [["relu", "toy"], ["relu", "toy"]]
     for kernel, panel in zip(plan.kernels, opened_page.panels, strict=True):
         assert f"function {kernel.function} on {kernel.device}" in panel
+        assert f"toy, {kernel.device}" in text_of(opened_page.dom, "graph")
     assert "to_vdevice: no backend has a cost, TVM compiles it as it is" in text_of(
         opened_page.dom, "left-behind"
     )

@@ -19,6 +19,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import EXTERNAL_MODS
+from ..devices.table import label_of
 from ..graph.calls import op_name
 from ..graph.shapes import ints, nbytes_of, shape_of
 from ..plan.memory import MemorySpace, PlanMemory, in_pages
@@ -76,7 +77,7 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
 def _devices(mod: IRModule, target: Target) -> list[str]:
     """The name of each virtual device, by number."""
     infos = _virtual_devices(mod)
-    return [f"{info.target.kind.name}:{int(info.vdevice_id)}" for info in infos] or [f"{target.kind.name}:0"]
+    return [label_of(infos, index) for index in range(len(infos))] or [f"{target.kind.name}:0"]
 
 
 def _virtual_devices(mod: IRModule) -> list[Any]:

@@ -76,15 +76,16 @@ function clipped(text, width, font, head = 1) {
 function kernelBox(box, most) {
   const kernel = kernels[box.kernel], { backend, label } = kernel.candidate, { width, height } = box;
   const called = plan.bindings[kernel.outlet].name, time = duration(kernel.seconds), share = percent(kernel.share);
-  const link = draw("a", { href: address(kernel), class: "kernel", "data-kernel": kernel.number, tabindex: -1, transform: `translate(${box.x} ${box.y})`, style: `--own:${color(backend)}`, "aria-label": `${label}, ${backend}, ${time}, ${share}, ${called}` },
-    draw("title", null, `${backend} ${label}: ${time}, ${share}\n${called}: ${plan.bindings[kernel.outlet].type}`),
+  const device = plan.devices[kernel.function], maker = device ? `${backend}, ${device}` : backend;
+  const link = draw("a", { href: address(kernel), class: "kernel", "data-kernel": kernel.number, tabindex: -1, transform: `translate(${box.x} ${box.y})`, style: `--own:${color(backend)}`, "aria-label": `${label}, ${maker}, ${time}, ${share}, ${called}` },
+    draw("title", null, `${backend} ${label}${device ? ` on ${device}` : ""}: ${time}, ${share}\n${called}: ${plan.bindings[kernel.outlet].type}`),
     draw("rect", { class: "box", width, height, rx: 4 }),
     draw("rect", { class: "band", width: 6, height, rx: 3 }),
     draw("rect", { class: "heat", x: 6, y: height - 3, width: most ? (width - 6) * (kernel.seconds / most) : 0, height: 3 }),
     draw("text", { x: 12, y: 16, class: "label" }, clipped(label, width - 26 - widthOf(time, "figure"), "label")),
     draw("text", { x: width - 6, y: 16, class: "figure" }, time),
-    draw("text", { x: 12, y: 32, class: "minor" }, clipped(called, width - 26 - widthOf(backend, "minor"), "minor", 0.3)),
-    draw("text", { x: width - 6, y: 32, class: "figure minor" }, backend));
+    draw("text", { x: 12, y: 32, class: "minor" }, clipped(called, width - 26 - widthOf(maker, "minor"), "minor", 0.3)),
+    draw("text", { x: width - 6, y: 32, class: "figure minor" }, maker));
   return link;
 }
 
