@@ -104,7 +104,7 @@ def chain(number: int) -> Explanation:
     reads: list[Sequence[int]] = [(), *((i - 1,) if i % 3 else (i - 1, i - 3) for i in range(1, number))]
     return Explanation(
         Proof(1.0, 1.0, 0.0, True, "exact"),
-        tuple(ExplainedBinding(f"layer{i}.value", "relax.op", "float32 (1, 8)") for i in range(number)),
+        tuple(ExplainedBinding(f"v{i}", "relax.op", "float32 (1, 8)") for i in range(number)),
         tuple(ExplainedKernel(i, f"f{i}", tuple(before)) for i, before in enumerate(reads)),
         tuple(ExplainedCandidate(i, "tvm", "r", "op", (i,), i, Verdict.CHOSEN) for i in range(number)),
         tuple(ExplainedCost(f"c{i}", 1e-4) for i in range(number)),

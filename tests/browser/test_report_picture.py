@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_page import chain
 from test_report_page import EVIL, explanation, shown, text_of
 
 from unity_collage.plan.explanation import (
@@ -252,18 +253,6 @@ def test_another_function_has_its_own_picture(browser: str, tmp_path: Path) -> N
     assert "x5" in text_of(dom, "graph")
 
 
-def unequal(number: int) -> Explanation:
-    """This many kernels, all different, so that nothing is folded."""
-    sources = [(), *((i - 1,) if i % 3 else (i - 1, i - 3) for i in range(1, number))]
-    return Explanation(
-        Proof(1.0, 1.0, 0.0, True, "exact"),
-        tuple(ExplainedBinding(f"v{i}", "relax.op", "float32 (1, 8)") for i in range(number)),
-        tuple(ExplainedKernel(i, f"f{i}", reads) for i, reads in enumerate(sources)),
-        tuple(ExplainedCandidate(i, "tvm", "r", "op", (i,), i, Verdict.CHOSEN) for i in range(number)),
-        tuple(ExplainedCost(f"c{i}", 1e-4) for i in range(number)),
-    )
-
-
 NODES = "document.getElementsByTagName('*').length"
 MASSES = "[...document.querySelectorAll('.masses path')].map((path) => path.getAttribute('d').split('M').length - 1)"
 
@@ -273,7 +262,7 @@ def test_five_thousand_kernels_are_drawn_as_a_few_elements(browser: str, tmp_pat
     nodes, masses, pale, rows = told(
         browser,
         tmp_path,
-        unequal(5000),
+        chain(5000),
         f"[nodes, masses, {MASSES}, at('kernels').tBodies[0].rows.length]",
         f"const nodes = {NODES}, masses = {MASSES}; {searched('v4999')}",
     )
@@ -297,7 +286,7 @@ def test_what_is_in_sight_of_a_large_picture_is_drawn_whole(browser: str, tmp_pa
         """ + pressed("document.activeElement", "ArrowDown")
     focus = "places.get(Number(document.activeElement.dataset.kernel))"
     value = f"[far, off, hit, [...boxes.keys()], {focus}.y - own.y, lines.length, {NODES}]"
-    far, off, hit, near, lower, lines, nodes = told(browser, tmp_path, unequal(5000), value, act)
+    far, off, hit, near, lower, lines, nodes = told(browser, tmp_path, chain(5000), value, act)
     assert far == [0] and off < 10
     assert {hit - 1, hit, hit + 1} <= set(near) and len(near) < 600
     assert lines >= 3 and nodes < 6000
@@ -321,7 +310,7 @@ def test_a_click_draws_a_large_picture_once_and_only_what_is_in_sight(browser: s
         const hidden = [...boxes.keys()].filter((number) => !isInSight(places.get(number))).length;
         const strip = [...at('strip').children].flatMap((part, index) => part.matches('.here') ? [index] : []);"""
     value = "[counts, boxes.size, hidden, boxes.get(4000).classList.contains('here'), strip]"
-    counts, drawn, hidden, is_here, strip = told(browser, tmp_path, unequal(5000), value, act)
+    counts, drawn, hidden, is_here, strip = told(browser, tmp_path, chain(5000), value, act)
     assert counts == [1, 1]
     # Out of sight is the stop of the tab key, at most.
     assert drawn > 10 and hidden <= 1
@@ -336,6 +325,6 @@ def test_the_table_of_many_kernels_is_shown_in_parts(browser: str, tmp_path: Pat
     )
     act += "dispatchEvent(new Event('beforeprint'))"
     value = f"[first, second, left, {count}, at('more').hidden]"
-    assert told(browser, tmp_path, unequal(1500), value, act) == [
+    assert told(browser, tmp_path, chain(1500), value, act) == [
         100, 1100, "Show 400 more of 400 rows", 1500, True
     ]  # fmt: skip
