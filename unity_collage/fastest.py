@@ -49,9 +49,9 @@ def fastest(
     with the reason. Without backends it is the fastest of ``whole_models``, or the first without measuring."""
     costs = pipeline.model
     if pipeline.backends is not None and not pipeline.backends:
-        reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
-        if not pipeline.measure:
-            reason = "nothing may be measured"
+        reason = "nothing may be measured"
+        if pipeline.measure:
+            reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
         return fastest_runtime(whole_models, imported, target, refine or BY_DEFAULT, tell, reason)
     if not pipeline.measure:
         with target:

@@ -94,7 +94,7 @@ def subjects() -> list[Subject]:
         "GPU_SCHEDULE_VERSION in unity_collage/schedule/gpu.py",
         "EXTRACTION_VERSION in unity_collage/graph/extract.py",
     )
-    # Made once: half of the time goes into the kinds of their operators.
+    # Made once for all backends.
     graphs = {name: DataflowGraph(make()) for name, make in _MADE.items()}
     return [
         Subject("schedules", SCHEDULE_VERSION, schedule_digests(), schedule),

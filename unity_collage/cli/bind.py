@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CollageError, first_line
+from ..lowering.library_file import write
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
-from .files import check_written, write
+from .files import check_written
 
 
 def add_command(commands: Any) -> None:

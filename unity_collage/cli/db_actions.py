@@ -20,6 +20,7 @@ from ..database.packs import read as read_pack
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, text_in
+from ..lowering.library_file import write
 from ..measure.verify import checkable, verify
 from ..report import database as report
 from ..report.cells import counted
@@ -29,7 +30,7 @@ from .db_info import info_as_data
 from .db_kept import kept_told, remove_kept
 from .db_packs import export_pack, import_packs, packs_told
 from .exit_codes import UsageError
-from .files import STANDARD, write
+from .files import STANDARD
 
 _DAY_SECONDS = 86_400.0
 

@@ -14,12 +14,13 @@ from ..cost.method import Method
 from ..database.costs import CostDatabase
 from ..database.packs import keep, kept, made, read, shipped, to_bytes
 from ..errors import CollageError
+from ..lowering.library_file import write
 from ..machine import peaks
 from ..measure.packed import stored_verdict
 from ..report.cells import counted
 from ..target import host_target
 from .as_json import print_json
-from .files import STANDARD, write
+from .files import STANDARD
 
 
 def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..lowering.library_file import write
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
-from .files import check_overwritten, check_written, write
+from .files import check_overwritten, check_written
 from .mistakes import check_options
 from .option_types import positive
 from .options import add_memory_limit, add_no_measure, add_options

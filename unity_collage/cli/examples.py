@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
+from ..lowering.library_file import write
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
-from .files import check_written, write
+from .files import check_written
 
 _SUFFIXES = {"--output": ".onnx", "--inputs": ".npz"}
 """How the names of files end: commands that read them go by that."""

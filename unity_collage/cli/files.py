@@ -63,15 +63,3 @@ def check_overwritten(options: Namespace) -> None:
         if (other := places.get(place := Path(path).resolve())) is not None:
             raise UsageError(f"{option}{path} would overwrite {other}: choose another name")
         places[place] = path
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write ``data`` in one step, so that there is never a half-written file."""
-    if (reason := why_no_file(path)) is not None:
-        raise CollageError(f"{path} cannot be written: {reason}")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -81,9 +81,9 @@ def _profile(options: argparse.Namespace) -> None:
     """Compile, profile, show and write. Files are checked first, before anything is measured."""
     from rich.console import Console
 
+    from ..lowering.library_file import write
     from ..profile.trace import trace_of
     from ..report.profiles import profile_data, profile_summary
-    from .files import write
 
     _check(options)
     title, console = Path(options.model).name, Console()

@@ -6,12 +6,12 @@ The alternatives of each group of kernels are the genes of an evolutionary searc
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import CollageError
+from ..lowering.library_file import write
 from ..search import Problem, Solution
 from ..search.alternatives import Parts, alternatives, seconds_of
 from ..search.evolutionary import EvolutionSettings, EvolutionState, Genome, evolve, first_state
@@ -48,10 +48,7 @@ def bred(
 
     def keep(state: EvolutionState) -> None:
         if breeding.state is not None:
-            data = json.dumps({"sizes": genes.sizes, **state.to_data()})
-            draft = breeding.state.with_name(f".{breeding.state.name}.{os.getpid()}")
-            draft.write_text(data, encoding="utf-8")
-            draft.replace(breeding.state)
+            write(breeding.state, json.dumps({"sizes": genes.sizes, **state.to_data()}).encode())
 
     state = _stored_state(breeding.state, genes.sizes)
     state = state or first_state(genes.sizes, genes.first_genomes(), breeding.settings)

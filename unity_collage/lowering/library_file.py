@@ -116,6 +116,18 @@ def why_no_file(path: str | Path) -> str | None:
     return None
 
 
+def write(path: Path, data: bytes) -> None:
+    """Write ``data`` in one step, so that there is never a half-written file; raises CollageError."""
+    if (reason := why_no_file(path)) is not None:
+        raise CollageError(f"{path} cannot be written: {reason}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _writable(path: str | Path) -> Path:
     if reason := why_no_library(path):
         raise CollageError(f"{path} cannot be written: {reason}")
