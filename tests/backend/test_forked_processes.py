@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import pytest
 
 from unity_collage.cost.method import Method
@@ -54,6 +55,19 @@ def test_several_processes_have_one_template_and_leave_nothing() -> None:
         below = pids_below(template())
         assert len(below) == 4  # a supervisor and a worker each
     assert not any(Path(f"/proc/{pid}/stat").exists() for pid in below)
+
+
+def test_the_time_of_processes_that_have_ended_is_not_the_load_of_others() -> None:
+    with Child(MODULE, HELLO, 60, loaded=LOADED) as child:
+        answer(child)
+        running = psutil.Process(template()).children(recursive=True)
+        used = sum(sum(each.cpu_times()[:2]) for each in running)
+    assert used > 0
+    process = psutil.Process(template())
+    end = time.monotonic() + 10
+    while sum(process.cpu_times()[2:4]) < used and time.monotonic() < end:
+        time.sleep(0.01)
+    assert sum(process.cpu_times()[2:4]) >= used
 
 
 def test_a_template_that_was_prepared_is_the_one_that_forks() -> None:

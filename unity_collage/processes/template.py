@@ -56,6 +56,13 @@ def _look_for_modules_in(path: str) -> None:
         invalidate_caches()
 
 
+def _wait_for_ended(*_: object) -> None:
+    """Wait for the forks that have ended. Their processor time becomes this process's, and is nobody else's load."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def main(connection: int, loaded: Sequence[str]) -> None:
     """Fork for each request, until the parent closes the connection; returns in forks only, when they have run."""
     import_without_torch("tvm.relax")
@@ -63,7 +70,7 @@ def main(connection: int, loaded: Sequence[str]) -> None:
         import_module(module)
     gc.collect()
     gc.freeze()  # the garbage collector of a fork would write to the memory that it shares
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process does not wait for the forks
+    signal.signal(signal.SIGCHLD, _wait_for_ended)
     # The connection alone does not show the end of the parent: a fork of the parent may hold a copy of the other end.
     life = os.pidfd_open(os.getppid())
     with socket.socket(fileno=connection) as parent:
@@ -75,13 +82,18 @@ def main(connection: int, loaded: Sequence[str]) -> None:
             line, files, _, _ = socket.recv_fds(parent, _MOST_BYTES, 2)
             if not line:
                 os._exit(0)
+            # A fork that ends at once stays until there is a descriptor of it: its number could be another's by then.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             pid = os.fork()
             if pid == 0:
                 os.close(life)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
                 break
             for file in files:
                 os.close(file)
             pidfd = os.pidfd_open(pid)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             socket.send_fds(parent, [str(pid).encode()], [pidfd])
             os.close(pidfd)
     supervisor.main(os.getppid(), *_become(json.loads(line), *files))
