@@ -35,8 +35,10 @@ def runtime(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def _model(rows: int | str = 4, epsilon: float = 0.0, activation: str = "Relu") -> onnx.ModelProto:
-    """``relu(x @ WEIGHT + bias)``, whose bias is an input too, as old files have it."""
+def _model(
+    rows: int | str = 4, epsilon: float = 0.0, activation: str = "Relu", scale: float = 1.0
+) -> onnx.ModelProto:
+    """``relu(x @ (scale * WEIGHT) + bias)``, whose bias is an input too, as old files have it."""
     bias = np.full(8, epsilon, np.float32)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 8])
     b = helper.make_tensor_value_info("b", TensorProto.FLOAT, [8])
@@ -50,7 +52,7 @@ def _model(rows: int | str = 4, epsilon: float = 0.0, activation: str = "Relu") 
         "whole",
         [x, b],
         [y],
-        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(bias, "b")],
+        [numpy_helper.from_array(np.float32(scale) * WEIGHT, "w"), numpy_helper.from_array(bias, "b")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -158,20 +160,40 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
 def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(
     runtime, tmp_path, monkeypatch
 ) -> None:
-    other = import_model(_model(epsilon=1.0)).whole
-    from unity_collage import compiler
-
-    monkeypatch.setattr(
-        compiler,
-        "entrants_of",
-        lambda _model, mod, runtimes, precision: entrants_of(other, mod, runtimes, precision),
-    )
+    _give_runtimes(_model(epsilon=1.0), monkeypatch)
     backends = ["kernels", "tvm", runtime]
     program = uc.compile(_model(), backends=backends, database=tmp_path / "costs.sqlite", refine=QUICK)
     plan = program.plan["main"]
     assert plan.comparison.winner != f"{runtime}, the whole model"
     told = [remark for remark in plan.remarks if "computes something else: its outputs differ" in remark]
     assert told and RUNTIMES[runtime].title in told[0]
+
+
+@pytest.mark.parametrize(("scale", "agrees"), [(1e4, True), (1.0, False)])
+def test_a_runtime_may_differ_by_what_rounded_inputs_change(
+    runtime, tmp_path, monkeypatch, scale, agrees
+) -> None:
+    _give_runtimes(_model(activation="Sin", scale=scale, epsilon=0.02), monkeypatch)
+    model = _model(activation="Sin", scale=scale)
+    backends = ["kernels", "tvm", runtime]
+    program = uc.compile(model, backends=backends, database=tmp_path / "costs.sqlite", refine=QUICK)
+    programs = {each.name: each for each in program.plan["main"].comparison.programs}
+    theirs = programs[f"{runtime}, the whole model"]
+    assert (theirs.seconds is not None) == agrees
+    assert ("which is rounding" in theirs.remark) == agrees
+    assert theirs.reason.startswith("its outputs differ") != agrees
+
+
+def _give_runtimes(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runtimes get ``model`` in place of the one that is compiled."""
+    from unity_collage import compiler
+
+    other = import_model(model).whole
+    monkeypatch.setattr(
+        compiler,
+        "entrants_of",
+        lambda _model, mod, runtimes, precision: entrants_of(other, mod, runtimes, precision),
+    )
 
 
 def test_results_whose_sizes_depend_on_the_data_are_allocated_by_the_runtime(runtime) -> None:

@@ -12,6 +12,7 @@ from ..errors import CollageError, last_line
 from ..plan.comparison import DIFFERS, Prediction, ProgramComparison, ProgramTimes
 from ..profile.inputs import samples_of, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
+from ..profile.rounded_inputs import ROUNDING
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
 from .settings import Refined, Refinement, Tell
@@ -20,6 +21,9 @@ STOCK = "stock tvm"
 
 HOPELESS = 3.0
 """A program that takes this many times as long as the fastest one is left out of the last rounds."""
+
+_ROUNDING_SECONDS = 1.0
+"""For how long programs run on changed inputs."""
 
 _LONGEST = 200
 """The number of letters of each reason in the error if no program runs."""
@@ -37,6 +41,7 @@ class CandidateProgram:
     built: Built | None = None
     seconds: list[float] = field(default_factory=list)
     reason: str = ""
+    remark: str = ""
 
 
 @dataclass(slots=True)
@@ -92,13 +97,29 @@ class Comparison:
         if isinstance(error, str):
             return error
         if error > self.settings.tolerance:
-            return f"{DIFFERS} from those of {reference} by {error:.0e} of their range"
+            differs = f"from those of {reference} by {error:.0e} of their range"
+            rounding = self._rounding_error(name, reference, error)
+            if error > rounding:
+                return f"{DIFFERS} {differs}"
+            self.programs[name].remark = (
+                f"the outputs of {name} differ {differs}, which is rounding: inputs that are changed by "
+                f"{ROUNDING:.0e} change outputs by up to {rounding:.0e}"
+            )
         if name not in self.builder.whole_models or why_not_exceptional(self.builder.imported) is not None:
             return ""
         lost = self.worker.lost(name, reference)
         if isinstance(lost, str):
             return lost
         return f"it makes numbers of {' and '.join(lost)} in the inputs" if lost else ""
+
+    def _rounding_error(self, name: str, reference: str, error: float) -> float:
+        """By how much the outputs of a whole model may differ because it makes steps of what rounding changes; 0 for
+        other programs, and for ``error`` that is too much in any case.
+        """
+        if name not in self.builder.whole_models or error > self.settings.rounding_tolerance:
+            return 0.0
+        found = self.worker.rounding_error([name, reference], _ROUNDING_SECONDS)
+        return 0.0 if isinstance(found, str) else found
 
     def promising(self) -> list[str]:
         """The programs of plans that are not much slower than the fastest one: their kernels are worth profiling."""
@@ -190,7 +211,8 @@ class Comparison:
 def _times(name: str, program: CandidateProgram) -> ProgramTimes:
     if program.reason:
         return ProgramTimes(name, reason=program.reason)
-    return ProgramTimes(name, statistics.median(program.seconds), tuple(program.seconds))
+    seconds = statistics.median(program.seconds)
+    return ProgramTimes(name, seconds, tuple(program.seconds), remark=program.remark)
 
 
 def winner_of(medians: Mapping[str, Sequence[float]], margin: float) -> str:

@@ -30,6 +30,8 @@ class Refinement:
     """The part of our program's time that another program must save to be the result; a smaller difference is a tie."""
     tolerance: float = 1e-3
     """The largest difference of outputs between two programs, over their range; at least 5e-2 with bfloat16."""
+    rounding_tolerance: float = 5e-2
+    """The same for a runtime's program of the whole model, if rounded inputs change its outputs or ours as much."""
     breeding: Breeding | None = None
     """How to breed plans by measured time before the last rounds; None: no breeding."""
     stock: bool = True

@@ -18,6 +18,8 @@ class ProgramTimes:
     rounds: tuple[float, ...] = ()
     """Median seconds of a run, by round."""
     reason: str = ""
+    remark: str = ""
+    """What is notable about its outputs."""
 
 
 @dataclass(frozen=True, slots=True)

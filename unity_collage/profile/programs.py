@@ -105,6 +105,14 @@ class ProgramWorker:
         reply = self._ask({"ask": "error", "name": name, "reference": reference})
         return reply["reason"] if "reason" in reply else float(reply["error"])
 
+    def rounding_error(self, names: Sequence[str], seconds: float) -> float | str:
+        """The largest change of an output, over its range, if the inputs of these programs change by rounding.
+
+        Takes about ``seconds``; a reason if a program does not run.
+        """
+        reply = self._ask({"ask": "rounding_error", "names": list(names), "seconds": seconds})
+        return reply["reason"] if "reason" in reply else float(reply["error"])
+
     def lost(self, name: str, reference: str) -> list[str] | str:
         """The exceptional values in inputs that ``reference`` passes on and the program does not; or a reason."""
         reply = self._ask({"ask": "lost", "name": name, "reference": reference})

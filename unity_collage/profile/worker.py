@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from ..processes.serving import serve
 from ..program import Program, load
 from .exceptional import InputSets, exceptional_sets, loses
 from .instrument import kernel_seconds
+from .rounded_inputs import rounded_sets
 from .rounds import in_turns
 
 PAUSE_SECONDS = 0.01
@@ -51,8 +54,17 @@ class LoadedPrograms:
 
     def _error(self, name: str, reference: str) -> dict[str, Any]:
         """The largest difference of any output from that of the reference, over the reference's range."""
-        pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
-        return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
+        return {"error": _most_apart(self._outputs[name], self._outputs[reference])}
+
+    def _rounding_error(self, names: list[str], seconds: float) -> dict[str, Any]:
+        """The largest change of any output of these programs if inputs change by rounding; takes about ``seconds``."""
+        begun, most = time.monotonic(), 0.0
+        for sets in rounded_sets(self._sets):
+            results = {name: _results(self._programs[name], sets) for name in names}
+            most = max(most, *(_most_apart(results[name], self._outputs[name]) for name in names))
+            if time.monotonic() - begun > seconds:
+                break
+        return {"error": most}
 
     def _lost(self, name: str, reference: str) -> dict[str, Any]:
         """The exceptional values that the reference passes on and the program loses."""
@@ -103,6 +115,10 @@ def _flat(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple, tvm_ffi.Array)):
         return [tensor for part in value for tensor in _flat(part)]
     return [value]
+
+
+def _most_apart(results: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> float:
+    return max((_relative(a, b) for a, b in zip(results, right, strict=True)), default=0.0)
 
 
 def _relative(value: np.ndarray, right: np.ndarray) -> float:

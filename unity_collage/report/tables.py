@@ -48,6 +48,9 @@ def comparison_line(report: ProgramComparison) -> str:
         text += f"{'; ' if text else ''}not timed: " + ", ".join(
             f"{each.name} ({each.reason})" for each in left_out
         )
+    remark = next((each.remark for each in report.programs if each.name == report.winner), "")
+    if remark:
+        text += f"{'; ' if text else ''}{remark}"
     busy = (
         f"; others kept {report.others:.1f} cores busy meanwhile"
         if text and Load(report.others).is_busy
