@@ -102,8 +102,8 @@ class Comparison:
             if error > rounding:
                 return f"{DIFFERS} {differs}"
             self.programs[name].remark = (
-                f"the outputs of {name} differ {differs}, which is rounding: inputs that are changed by "
-                f"{ROUNDING:.0e} change outputs by up to {rounding:.0e}"
+                f"the outputs of {name} differ {differs}, which is rounding: on inputs that are changed by "
+                f"{ROUNDING:.0e} the outputs of both change by up to {rounding:.0e}"
             )
         if name not in self.builder.whole_models or why_not_exceptional(self.builder.imported) is not None:
             return ""
@@ -113,13 +113,15 @@ class Comparison:
         return f"it makes numbers of {' and '.join(lost)} in the inputs" if lost else ""
 
     def _rounding_error(self, name: str, reference: str, error: float) -> float:
-        """By how much the outputs of a whole model may differ because it makes steps of what rounding changes; 0 for
-        other programs, and for ``error`` that is too much in any case.
+        """By how much the outputs of a whole model may differ because it makes steps of what rounding changes.
+
+        Each program may be off by what changed inputs change its outputs, so the two differ by at most the sum. It is 0
+        for other programs, and if ``error`` is too much in any case.
         """
         if name not in self.builder.whole_models or error > self.settings.rounding_tolerance:
             return 0.0
-        found = self.worker.rounding_error([name, reference], _ROUNDING_SECONDS)
-        return 0.0 if isinstance(found, str) else found
+        found = self.worker.rounding_errors([name, reference], _ROUNDING_SECONDS)
+        return 0.0 if isinstance(found, str) else sum(found)
 
     def promising(self) -> list[str]:
         """The programs of plans that are not much slower than the fastest one: their kernels are worth profiling."""

@@ -31,7 +31,7 @@ class Refinement:
     tolerance: float = 1e-3
     """The largest difference of outputs between two programs, over their range; at least 5e-2 with bfloat16."""
     rounding_tolerance: float = 5e-2
-    """The same for a runtime's program of the whole model, if rounded inputs change its outputs or ours as much."""
+    """The same for a runtime's program of the whole model, if rounded inputs change its outputs and ours as much."""
     breeding: Breeding | None = None
     """How to breed plans by measured time before the last rounds; None: no breeding."""
     stock: bool = True

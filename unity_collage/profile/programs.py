@@ -105,13 +105,13 @@ class ProgramWorker:
         reply = self._ask({"ask": "error", "name": name, "reference": reference})
         return reply["reason"] if "reason" in reply else float(reply["error"])
 
-    def rounding_error(self, names: Sequence[str], seconds: float) -> float | str:
-        """The largest change of an output, over its range, if the inputs of these programs change by rounding.
+    def rounding_errors(self, names: Sequence[str], seconds: float) -> list[float] | str:
+        """The largest change of an output of each program, over its range, if its inputs change by rounding.
 
         Takes about ``seconds``; a reason if a program does not run.
         """
-        reply = self._ask({"ask": "rounding_error", "names": list(names), "seconds": seconds})
-        return reply["reason"] if "reason" in reply else float(reply["error"])
+        reply = self._ask({"ask": "rounding_errors", "names": list(names), "seconds": seconds})
+        return reply["reason"] if "reason" in reply else list(reply["errors"])
 
     def lost(self, name: str, reference: str) -> list[str] | str:
         """The exceptional values in inputs that ``reference`` passes on and the program does not; or a reason."""

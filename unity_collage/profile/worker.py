@@ -56,15 +56,16 @@ class LoadedPrograms:
         """The largest difference of any output from that of the reference, over the reference's range."""
         return {"error": _most_apart(self._outputs[name], self._outputs[reference])}
 
-    def _rounding_error(self, names: list[str], seconds: float) -> dict[str, Any]:
-        """The largest change of any output of these programs if inputs change by rounding; takes about ``seconds``."""
-        begun, most = time.monotonic(), 0.0
+    def _rounding_errors(self, names: list[str], seconds: float) -> dict[str, Any]:
+        """The largest change of any output of each program if inputs change by rounding; takes about ``seconds``."""
+        begun, most = time.monotonic(), dict.fromkeys(names, 0.0)
         for sets in rounded_sets(self._sets):
-            results = {name: _results(self._programs[name], sets) for name in names}
-            most = max(most, *(_most_apart(results[name], self._outputs[name]) for name in names))
+            for name in names:
+                results = _results(self._programs[name], sets)
+                most[name] = max(most[name], _most_apart(results, self._outputs[name]))
             if time.monotonic() - begun > seconds:
                 break
-        return {"error": most}
+        return {"errors": list(most.values())}
 
     def _lost(self, name: str, reference: str) -> dict[str, Any]:
         """The exceptional values that the reference passes on and the program loses."""
