@@ -74,6 +74,7 @@ def test_a_named_runtime_makes_the_program(runtime, tmp_path) -> None:
     x = RNG.standard_normal((4, 8), dtype=np.float32)
     np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5)
     assert [kernel.backend for kernel in program.plan["main"].kernels] == [runtime]
+    assert program.memory.others == (RUNTIMES[runtime].title,)
     np.testing.assert_allclose(program(x + 1).numpy(), _expected(x + 1), rtol=1e-4, atol=1e-5)
 
 

@@ -38,6 +38,11 @@ def test_each_device_and_scope_has_a_peak() -> None:
     )
 
 
+def test_runtimes_with_memory_of_their_own_are_named() -> None:
+    memory = PlanMemory(("onnxruntime_main", "softmax"), (CPU,), others=("ONNX Runtime", "OpenVINO"))
+    assert memory_text(memory).endswith("; the memory of ONNX Runtime and OpenVINO not counted")
+
+
 def test_a_plan_keeps_its_memory_as_text() -> None:
     plan = Plan(memory=PlanMemory(("conv", "softmax"), (CPU,)))
     assert decode(Plan, json.loads(json.dumps(encode(plan)))) == plan

@@ -107,6 +107,7 @@ class _Known:
     def __init__(self, mod: IRModule, library: LibraryMemory, temporaries: Mapping[str, int]):
         self.mod = mod
         self.temporaries = {**temporaries, **library.temporaries}
+        self.others = library.others
         self._runs: dict[ir.GlobalVar, _Run] = {}
         self._running: set[ir.GlobalVar] = set()
 
@@ -173,7 +174,8 @@ class _Run:
             )
             for place in places
         ]
-        return PlanMemory(tuple(name for name, _, _, _ in self._kernels), tuple(spaces), self._unknown)
+        names = tuple(name for name, _, _, _ in self._kernels)
+        return PlanMemory(names, tuple(spaces), self._unknown, self._known.others)
 
     def returned(self, body: relax.Expr) -> Held:
         """Run a body; the storages of its result."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from tvm.target import Target
 from .. import runtime
 from ..graph.shapes import ints
 from ..runtime.vendors import VENDORS
+from ..sessions import RUNTIMES
 
 _ALIGNMENT = 64
 """In bytes, of the temporaries of native programs (``PlaceTemporaries`` in ``runtime/src/base/program.cc``)."""
@@ -42,11 +43,14 @@ class LibraryMemory:
     """The bytes of their weights, as the model has them."""
     temporaries: Mapping[str, int]
     """For each function the bytes of values between its steps. The scratch of a library's primitive is not known."""
+    others: tuple[str, ...] = ()
+    """The runtimes of the program that hold weights and values of their own, which are not known."""
 
 
-def library_memory(modules: Iterable[Any]) -> LibraryMemory:
+def library_memory(modules: Sequence[Any]) -> LibraryMemory:
     """What the native modules among ``modules`` hold."""
     kinds = {f"collage.{name}" for name in VENDORS}
+    titles = {f"collage.{name}": found.title for name, found in RUNTIMES.items()}
     constants, temporaries = 0, dict[str, int]()
     for module in modules:
         if str(module.kind) not in kinds:
@@ -56,7 +60,8 @@ def library_memory(modules: Iterable[Any]) -> LibraryMemory:
         ends = [c["offset"] + c["nbytes"] for program in programs for c in program["constants"]]
         constants += max(ends, default=0)
         temporaries.update((program["name"], _between_steps(program)) for program in programs)
-    return LibraryMemory(constants, temporaries)
+    others = sorted({title for module in modules if (title := titles.get(str(module.kind)))})
+    return LibraryMemory(constants, temporaries, tuple(others))
 
 
 def _between_steps(program: Mapping[str, Any]) -> int:

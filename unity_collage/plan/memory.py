@@ -63,6 +63,8 @@ class PlanMemory:
     """By device and scope, that of the first device first."""
     unknown: int = 0
     """How many values have sizes that are known only when it runs; they are not counted."""
+    others: tuple[str, ...] = ()
+    """The runtimes that hold weights and values of their own; they are not counted."""
 
     @property
     def peak(self) -> int:
