@@ -56,7 +56,7 @@ check-native:
 
 # Checks plans and forged plans of random graphs of up to 12 nodes against brute force, with 500 graphs for each test.
 check-proofs:
-	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
+	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py tests/unit/test_tir_proofs.py
 
 # Runs the code of the pages and the examples that take longest.
 check-pages:
