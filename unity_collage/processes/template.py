@@ -57,7 +57,7 @@ def _look_for_modules_in(path: str) -> None:
 
 
 def _wait_for_ended(*_: object) -> None:
-    """Wait for the forks that have ended. Their processor time becomes this process's, and so is not the load of others."""
+    """Wait for the forks that have ended. Then their time is in that of this process, and is not the load of others."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
