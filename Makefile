@@ -54,7 +54,8 @@ check-native:
 	cmake --build $(NATIVE_BUILD)
 	$(NATIVE_BUILD)/check_native
 
-# Checks plans and forged plans of random graphs of up to 12 nodes against brute force, with 500 graphs for each test.
+# Checks plans and forged plans of random graphs of up to 12 nodes against brute force, with 500 graphs for each test,
+# and 125 where TVM makes them.
 check-proofs:
 	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py tests/unit/test_tir_proofs.py
 

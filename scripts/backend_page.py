@@ -70,6 +70,8 @@ x86-64-v3 processor and a GPU of compute capability 9.0. No library is needed fo
 used depends on its [measured cost](costs.md). For a node of your own model, run
 [`unity-collage explain --node`](why_not.md).
 
+There is no backend for the Arm Compute Library: in November 2026 PyPI had no wheel of it.
+
 The first table is for all backends. Each backend then has a section with the reasons why it declined operators. A
 backend may decline an operator in one function and take it in another. A reason that begins with *not behind* is about
 a longer kernel: the operator cannot be added to a kernel that ends with the operator named there, but it may be a

@@ -19,7 +19,7 @@ from unity_collage.errors import CollageError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.whole_models import entrants_of, runtimes_among
 from unity_collage.frontend.models import import_model
-from unity_collage.sessions import RUNTIMES, SessionModel, session_module
+from unity_collage.sessions import RUNTIMES, SessionModel, WholeModel, session_module
 from unity_collage.testing import graphs
 
 QUICK = Refinement(rounds=3, round_seconds=0.002, stock=False)
@@ -74,7 +74,7 @@ def test_a_named_runtime_makes_the_program(runtime, tmp_path) -> None:
     x = RNG.standard_normal((4, 8), dtype=np.float32)
     np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5)
     assert [kernel.backend for kernel in program.plan["main"].kernels] == [runtime]
-    assert program.memory.others == (RUNTIMES[runtime].title,)
+    assert program.memory.runtimes == (RUNTIMES[runtime].title,)
     np.testing.assert_allclose(program(x + 1).numpy(), _expected(x + 1), rtol=1e-4, atol=1e-5)
 
 
@@ -82,13 +82,7 @@ def test_a_runtime_alone_that_cannot_run_a_model_is_an_error_of_the_compile(
     runtime, tmp_path, monkeypatch
 ) -> None:
     broken = replace(import_model(_model()).whole, onnx=lambda: b"not a model")
-    from unity_collage import compiler
-
-    monkeypatch.setattr(
-        compiler,
-        "entrants_of",
-        lambda _model, mod, runtimes, precision: entrants_of(broken, mod, runtimes, precision),
-    )
+    _give_runtimes(broken, monkeypatch)
     with pytest.raises(CollageError, match=f"no named runtime runs the model: {RUNTIMES[runtime].title}"):
         uc.compile(_model(), backends=runtime, database=tmp_path / "costs.sqlite")
 
@@ -161,7 +155,7 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
 def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(
     runtime, tmp_path, monkeypatch
 ) -> None:
-    _give_runtimes(_model(epsilon=1.0), monkeypatch)
+    _give_runtimes(import_model(_model(epsilon=1.0)).whole, monkeypatch)
     backends = ["kernels", "tvm", runtime]
     program = uc.compile(_model(), backends=backends, database=tmp_path / "costs.sqlite", refine=QUICK)
     plan = program.plan["main"]
@@ -174,7 +168,8 @@ def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(
 def test_a_runtime_may_differ_by_what_rounded_inputs_change(
     runtime, tmp_path, monkeypatch, scale, agrees
 ) -> None:
-    _give_runtimes(_model(activation="Sin", scale=scale, epsilon=0.02), monkeypatch)
+    other = import_model(_model(activation="Sin", scale=scale, epsilon=0.02)).whole
+    _give_runtimes(other, monkeypatch)
     model = _model(activation="Sin", scale=scale)
     backends = ["kernels", "tvm", runtime]
     program = uc.compile(model, backends=backends, database=tmp_path / "costs.sqlite", refine=QUICK)
@@ -185,11 +180,10 @@ def test_a_runtime_may_differ_by_what_rounded_inputs_change(
     assert theirs.reason.startswith("its outputs differ") != agrees
 
 
-def _give_runtimes(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runtimes get ``model`` in place of the one that is compiled."""
+def _give_runtimes(other: WholeModel | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runtimes get ``other`` in place of the model that is compiled."""
     from unity_collage import compiler
 
-    other = import_model(model).whole
     monkeypatch.setattr(
         compiler,
         "entrants_of",

@@ -39,7 +39,7 @@ def test_each_device_and_scope_has_a_peak() -> None:
 
 
 def test_runtimes_with_memory_of_their_own_are_named() -> None:
-    memory = PlanMemory(("onnxruntime_main", "softmax"), (CPU,), others=("ONNX Runtime", "OpenVINO"))
+    memory = PlanMemory(("onnxruntime_main", "softmax"), (CPU,), runtimes=("ONNX Runtime", "OpenVINO"))
     assert memory_text(memory).endswith("; the memory of ONNX Runtime and OpenVINO not counted")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,12 +117,12 @@ class Comparison:
         """By how much the outputs of a whole model may differ because it makes steps of what rounding changes.
 
         Each program may be off by what changed inputs change its outputs, so the two differ by at most the sum. It is 0
-        for other programs, and if ``error`` is too much in any case.
+        for other programs, if ``error`` is too much in any case, and if changed inputs make other infinities or NaN.
         """
         if name not in self.builder.whole_models or error > self.settings.rounding_tolerance:
             return 0.0
         found = self.worker.rounding_errors([name, reference], _ROUNDING_SECONDS)
-        return 0.0 if isinstance(found, str) else sum(found)
+        return 0.0 if isinstance(found, str) or not all(map(math.isfinite, found)) else sum(found)
 
     def promising(self) -> list[str]:
         """The programs of plans that are not much slower than the fastest one: their kernels are worth profiling."""

@@ -107,7 +107,7 @@ class _Known:
     def __init__(self, mod: IRModule, library: LibraryMemory, temporaries: Mapping[str, int]):
         self.mod = mod
         self.temporaries = {**temporaries, **library.temporaries}
-        self.others = library.others
+        self.runtimes = library.runtimes
         self._runs: dict[ir.GlobalVar, _Run] = {}
         self._running: set[ir.GlobalVar] = set()
 
@@ -175,7 +175,7 @@ class _Run:
             for place in places
         ]
         names = tuple(name for name, _, _, _ in self._kernels)
-        return PlanMemory(names, tuple(spaces), self._unknown, self._known.others)
+        return PlanMemory(names, tuple(spaces), self._unknown, self._known.runtimes)
 
     def returned(self, body: relax.Expr) -> Held:
         """Run a body; the storages of its result."""

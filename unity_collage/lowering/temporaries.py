@@ -43,7 +43,7 @@ class LibraryMemory:
     """The bytes of their weights, as the model has them."""
     temporaries: Mapping[str, int]
     """For each function the bytes of values between its steps. The scratch of a library's primitive is not known."""
-    others: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
     """The runtimes of the program that hold weights and values of their own, which are not known."""
 
 
@@ -60,8 +60,8 @@ def library_memory(modules: Sequence[Any]) -> LibraryMemory:
         ends = [c["offset"] + c["nbytes"] for program in programs for c in program["constants"]]
         constants += max(ends, default=0)
         temporaries.update((program["name"], _between_steps(program)) for program in programs)
-    others = sorted({title for module in modules if (title := titles.get(str(module.kind)))})
-    return LibraryMemory(constants, temporaries, tuple(others))
+    runtimes = sorted({title for module in modules if (title := titles.get(str(module.kind)))})
+    return LibraryMemory(constants, temporaries, tuple(runtimes))
 
 
 def _between_steps(program: Mapping[str, Any]) -> int:

@@ -63,7 +63,7 @@ class PlanMemory:
     """By device and scope, that of the first device first."""
     unknown: int = 0
     """How many values have sizes that are known only when it runs; they are not counted."""
-    others: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
     """The runtimes that hold weights and values of their own; they are not counted."""
 
     @property

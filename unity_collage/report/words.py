@@ -42,7 +42,7 @@ def memory_text(memory: PlanMemory) -> str:
     where = f" on {space.device}" if len(memory.spaces) > 1 else ""
     others = [f"{each.device} {each.scope} {size(each.peak)}" for each in memory.spaces if each is not space]
     unknown = f"{counted(memory.unknown, 'value')} of unknown size not counted" if memory.unknown else ""
-    hidden = f"the memory of {' and '.join(memory.others)} not counted" if memory.others else ""
+    hidden = f"the memory of {' and '.join(memory.runtimes)} not counted" if memory.runtimes else ""
     whole = f"peak memory {size(space.peak)}{where} at {memory.at} ({shown})"
     return "; ".join(text for text in (whole, *others, unknown, hidden) if text)
 
