@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from device_backends import OFFSETS
+from device_models import CONV_NET, IMAGE, MOBILE_NET
 from test_program import on_device, own_stream
-from tvm import relax, tirx
+from tvm import tirx
 from tvm.ir import IRModule
-from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import reference
@@ -28,7 +28,6 @@ from unity_collage.plan.plan import PlannedKernel
 from unity_collage.target import cuda_target
 from unity_collage.testing import fake_backend, graphs
 from unity_collage.testing.conformance import CheckState, examine
-from unity_collage.testing.conformance.cases import bound, function
 
 ERRORS = {"f32": 1e-5, "f16": 1e-2, "tf32": 5e-3}
 """The largest relative error of a result, as the norm of the difference over the norm of what is right."""
@@ -56,28 +55,6 @@ def test_a_backend_keeps_its_promises(name: str) -> None:
 
 
 # Whole models
-
-
-def weights(*shape: int, scale: float = 0.2) -> Any:
-    numbers = np.random.default_rng(shape).standard_normal(shape) * scale
-    return relax.const(numbers.astype("float32"))
-
-
-def conv_net(image: Any) -> Any:
-    """Convolutions with a bias, a residual and ReLU, a pooling, a mean, and a classifier."""
-
-    def conv(x: Any, channels: int, of: int, **attrs: Any) -> Any:
-        return bound(R.add(R.nn.conv2d(x, weights(channels, of, 3, 3), **attrs), weights(1, channels, 1, 1)))
-
-    top = bound(R.nn.relu(conv(image, 32, 3, strides=2, padding=1)))
-    inner = bound(R.nn.relu(conv(top, 32, 32, padding=1)))
-    joined = bound(R.nn.relu(R.add(conv(inner, 32, 32, padding=1), top)))
-    pooled = bound(R.nn.max_pool2d(joined, (2, 2), (2, 2)))
-    return R.add(R.matmul(R.mean(pooled, axis=[2, 3]), weights(32, 10)), weights(10))
-
-
-CONV_NET = function(conv_net, [(2, 3, 64, 64)])
-IMAGE = np.random.default_rng(0).standard_normal((2, 3, 64, 64), dtype="float32")
 
 
 def compiled(model: Any, folder: Path, precision: str, *example: Any) -> uc.Program:
@@ -147,20 +124,6 @@ def test_a_convolution_network_is_right(conv_program: uc.Program, precision: str
     close(conv_program(IMAGE), conv_net_result(), precision)
     check_bound_to_threads(conv_program)
     assert "cudnn" in with_a_cost(conv_program)
-
-
-def mobile_net(image: Any) -> Any:
-    """What TVM alone computes: a depthwise convolution, means of windows, and a concatenation, all with a bias."""
-
-    def depthwise(x: Any, channels: int) -> Any:
-        return bound(R.nn.conv2d(x, weights(channels, 1, 5, 5), padding=2, groups=channels))
-
-    inner = bound(R.clip(R.add(depthwise(image, 16), weights(1, 16, 1, 1)), 0, 1))
-    mean = bound(R.nn.avg_pool2d(image, (3, 3), (1, 1), (1, 1, 1, 1), count_include_pad=False))
-    return R.add(R.concat([inner, mean, image], 1), weights(1, 48, 1, 1))
-
-
-MOBILE_NET = function(mobile_net, [(4, 16, 56, 56)])
 
 
 def test_threads_that_move_vectors_are_right(precision: str, tmp_path: Path) -> None:
