@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from .annotations import DEVICE_PLANS, EXPLANATION, PLAN
+from .backends import registry
 from .calling.binding import Params, has_weights, with_constant_inputs, with_params
 from .calling.describe import signature_of
 from .cost.method import MEDIAN, Method
@@ -281,7 +282,15 @@ def _made(
     if pipeline.backends is not None and not pipeline.backends and not whole:
         raise CollageError(f"{runtimes[0].title} takes models as they are, for CPUs: name other backends")
     best = fastest(pipeline, by_size, target, refine, tell, whole)
+    remarks = (*_without_defaults(pipeline, target), *remarks)
     return _finished(source, target, replace(best, remarks=(*remarks, *best.remarks)))
+
+
+def _without_defaults(pipeline: Pipeline, target: Target) -> Iterator[str]:
+    """A remark for each backend that would be used by default and is not available."""
+    if pipeline.backends is None and not target.attrs.get("libs"):
+        for name, reason in registry.missing(target).items():
+            yield f"compiled without the backend {name}: {reason}"
 
 
 def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:

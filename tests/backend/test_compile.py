@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,14 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 import unity_collage as uc
+from unity_collage.backends.openblas.backend import OPENBLAS
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError, ModelError, UnknownBackend
 from unity_collage.pipeline import collage
 from unity_collage.plan.encoding import decode, encode
 from unity_collage.plan.plan import Plan
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import only_backends
 
 WEIGHTS = random(16, 8, seed=1)
 X = random(4, 16)
@@ -247,3 +251,12 @@ def test_a_batch_that_only_the_caller_knows() -> None:
     program = compiled(onnx_model(batch="batch"))
     for rows in (1, 3):
         close(program(random(rows, 16)), expected(random(rows, 16)))
+
+
+def test_the_plan_tells_which_backend_was_missing() -> None:
+    gone = replace(OPENBLAS, why_unavailable=lambda: "its library is missing")
+    told = "compiled without the backend openblas: its library is missing"
+    model = IRModule({"main": graphs.chain()})
+    with only_backends(gone):
+        assert told in uc.compile(model, measure=False).plan["main"].remarks
+        assert told not in uc.compile(model, backends=["tvm"], measure=False).plan["main"].remarks

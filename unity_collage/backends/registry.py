@@ -27,6 +27,7 @@ __all__ = [
     "find",
     "get",
     "known",
+    "missing",
     "register_codegens",
     "select",
     "statuses",
@@ -202,15 +203,20 @@ def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
     libs = target.attrs.get("libs")
     asked = names if names is not None else [str(lib) for lib in libs] if libs else None
     if asked is None:
-        every_one = [_unambiguous(found) for found in _by_name().values()]
-        return tuple(
-            backend
-            for backend in every_one
-            if backend.by_default
-            and why_not_for(backend, target) is None
-            and why_unavailable(backend) is None
-        )
+        return tuple(backend for backend in _defaults(target) if why_unavailable(backend) is None)
     return tuple(_usable_for(name, target) for name in dict.fromkeys(asked))
+
+
+def missing(target: Target) -> dict[str, str]:
+    """The backends that are used by default for this kind of target and are not available, with the reason."""
+    reasons = {backend.name: why_unavailable(backend) for backend in _defaults(target)}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _defaults(target: Target) -> list[Backend]:
+    """The backends that are used where none is named, if they are available."""
+    every_one = [_unambiguous(found) for found in _by_name().values()]
+    return [each for each in every_one if each.by_default and why_not_for(each, target) is None]
 
 
 def why_not_for(backend: Backend, target: Target) -> str | None:
