@@ -86,6 +86,7 @@ def plan_of(
         declined=refused,
         remarks=(
             *_remarks(solution, len(without_cost), corrected, from_packs, expected),
+            *_what_is_left_out(graph, solution),
             *_what_is_proved(certificate, problem, refused),
             *costs.skipped,
         ),
@@ -246,6 +247,13 @@ def _remarks(
         yield f"the costs of {packed} of its kernels are from a pack and were not measured here"
     if expected:
         yield f"the costs of {expected} of its kernels follow from those at another size and were not measured"
+
+
+def _what_is_left_out(graph: DataflowGraph, solution: Solution) -> Iterator[str]:
+    """A remark if TVM compiles operators that have no cost: the program takes longer than the costs of its kernels."""
+    left = sum(not graph.nodes[index].is_host for index in members(solution.left_behind))
+    if left and solution.seconds:
+        yield f"what is predicted leaves out {left} operators without a cost, which TVM compiles"
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
