@@ -23,7 +23,7 @@ class Refinement:
     feedback: int = 2
     """The most times that the plan is searched again with costs from the running programs."""
     rounds: int = 7
-    """How many rounds the last comparison of all programs has."""
+    """How many rounds the last comparison of all programs has; fewer where one run of each takes seconds."""
     round_seconds: float = 0.3
     """The shortest time that each program runs in one round."""
     margin: float = 0.01

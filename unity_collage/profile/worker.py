@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import tvm_ffi
 
 from .. import runtime
+from ..cost.method import MEDIAN
 from ..processes.serving import serve
 from ..program import Program, load
 from .exceptional import InputSets, exceptional_sets, loses
@@ -21,6 +23,12 @@ from .rounds import in_turns
 
 PAUSE_SECONDS = 0.01
 """The pause between two programs, until the caches and the clock settle."""
+
+_SLOW = 5.0
+"""A program that takes this many rounds' time runs once in a round, without a warm-up: a long run has little noise."""
+
+_MOST_SECONDS = 15.0
+"""Where one run of each program takes long, there are only as many rounds as fit into this time, and at least two."""
 
 
 class LoadedPrograms:
@@ -35,6 +43,8 @@ class LoadedPrograms:
         self._programs: dict[str, Program] = {}
         self._runs: dict[str, list[Any]] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
+        self._seconds: dict[str, float] = {}
+        """The shortest known time of one run on all sets."""
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to one request."""
@@ -42,13 +52,15 @@ class LoadedPrograms:
 
     def _load(self, name: str, path: str) -> dict[str, Any]:
         program = load(path)
+        begun = time.monotonic()
         self._outputs[name] = _results(program, self._sets)
+        self._seconds[name] = time.monotonic() - begun
         self._runs[name] = [program.prepared(*inputs) for inputs in self._sets]
         self._programs[name] = program
         return {}
 
     def _drop(self, name: str) -> dict[str, Any]:
-        for held in (self._outputs, self._runs, self._programs):
+        for held in (self._outputs, self._runs, self._programs, self._seconds):
             held.pop(name, None)
         return {}
 
@@ -79,18 +91,28 @@ class LoadedPrograms:
     def _turns(
         self, names: list[str], rounds: int, round_seconds: float, percentile: float, runs: int
     ) -> dict[str, Any]:
-        """The ``percentile`` of the seconds of a run of each program, by round of at least ``runs`` runs."""
-        programs = {name: partial(self._timed, name, runs) for name in names}
+        """The ``percentile`` of the seconds of a run of each program, by round of at least ``runs`` runs.
+
+        For the median, programs that take long run once in a round, and in fewer rounds.
+        """
+        if percentile == MEDIAN:
+            fitting = int(_MOST_SECONDS / max(1e-9, sum(self._seconds[name] for name in names)))
+            rounds = min(rounds, max(2, fitting))
+        programs = {name: partial(self._timed, name, runs, percentile) for name in names}
         found = in_turns(programs, rounds, round_seconds, PAUSE_SECONDS, percentile=percentile)
         return {"medians": found}
 
-    def _timed(self, name: str, runs: int, seconds: float) -> list[float]:
+    def _timed(self, name: str, runs: int, percentile: float, seconds: float) -> list[float]:
         parts = self._runs[name]
         each = seconds / len(parts)
-        found = [
-            runtime.measure(run, [], warmup_seconds=each / 4, min_runs=runs, min_seconds=each)
-            for run in parts
-        ]
+        if percentile == MEDIAN and self._seconds[name] > _SLOW * seconds:
+            found = [[_seconds_of(run)] for run in parts]
+        else:
+            found = [
+                runtime.measure(run, [], warmup_seconds=each / 4, min_runs=runs, min_seconds=each)
+                for run in parts
+            ]
+        self._seconds[name] = min(self._seconds[name], sum(map(statistics.median, found)))
         return found[0] if len(found) == 1 else _summed(found)
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
@@ -100,6 +122,12 @@ class LoadedPrograms:
             return {"seconds": kernel_seconds(self._runs[name][0], kernels, rounds)}
         finally:
             runtime.set_num_threads(self._threads)
+
+
+def _seconds_of(run: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
 
 
 def _summed(parts: list[list[float]]) -> list[float]:
