@@ -1,4 +1,4 @@
-"""Which program wins on a busy machine: times under load do not let another runtime replace ours."""
+"""Which of several programs wins on a busy machine, and where one of them fails while it runs in turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from unity_collage.feedback import comparison
 from unity_collage.feedback.candidates import OURS
-from unity_collage.feedback.comparison import CandidateProgram, Comparison
+from unity_collage.feedback.comparison import CandidateProgram, Comparison, winner_of
 from unity_collage.feedback.settings import Refinement
 
 THEIRS = "runtime, the whole model"
@@ -47,3 +47,23 @@ def test_another_runtime_has_to_beat_our_costs_on_a_busy_machine(
 def test_the_time_of_another_runtime_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     report = finished(monkeypatch, 0.014, False, ours=0.045, theirs=0.03)[1]
     assert (report.winner, report.predicted, report.measured) == (THEIRS, None, 0.03)
+
+
+def test_programs_that_are_timed_alone_have_equally_many_rounds() -> None:
+    """Where one fails in turns with the others, each is timed alone, and one that takes long has fewer rounds."""
+    alone: dict[str, Any] = {OURS: [0.04] * 5, THEIRS: [9.0] * 2, "broken": "it crashes"}
+
+    def in_turns(names: list[str], *_: Any) -> Any:
+        if len(names) > 1:
+            return "one of them crashed"
+        seconds = alone[names[0]]
+        return seconds if isinstance(seconds, str) else {names[0]: seconds}
+
+    worker: Any = SimpleNamespace(timed_in_turns=in_turns)
+    builder: Any = SimpleNamespace(whole_models={}, imported=None)
+    programs = {name: CandidateProgram(None) for name in alone}
+    compared = Comparison(builder, Refinement(rounds=5), worker, lambda _: None, programs)
+    found = compared.timed(list(alone), 5)
+    assert found == {OURS: [0.04] * 2, THEIRS: [9.0] * 2}
+    assert programs["broken"].reason == "it crashes"
+    assert winner_of(found, 0.01) == OURS

@@ -141,10 +141,12 @@ class Comparison:
         if not isinstance(medians, str):
             return medians
         alone = {name: self._in_turns([name], rounds) for name in running}
-        for name, found in alone.items():
-            if isinstance(found, str):
-                self.programs[name].reason = found
-        return {name: found[name] for name, found in alone.items() if not isinstance(found, str)}
+        for name, seconds in alone.items():
+            if isinstance(seconds, str):
+                self.programs[name].reason = seconds
+        found = {name: each[name] for name, each in alone.items() if not isinstance(each, str)}
+        least = min(map(len, found.values()), default=0)  # a program that takes long has fewer rounds
+        return {name: seconds[:least] for name, seconds in found.items()}
 
     def _in_turns(self, names: Sequence[str], rounds: int) -> dict[str, list[float]] | str:
         """The median, or the percentile of the settings, of these programs by round; or the reason for none."""
