@@ -15,6 +15,7 @@ from tvm.relax import op
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.graph import DataflowGraph, members
 from unity_collage.passes import AnnotateCandidates, Prepare, SearchPartition
 from unity_collage.plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan, PlannedKernel, WithoutCost
@@ -72,3 +73,22 @@ def test_a_plan_says_what_a_spent_budget_may_have_cost_and_how_to_go_on() -> Non
         "--budget TIME continues the measuring"
     )
     assert second == "1 candidate without a cost, such as tvm relu: its numbers are wrong"
+
+
+@pytest.mark.parametrize(("costed", "left"), [(1, 4), (5, 0)])
+def test_a_plan_says_how_many_operators_its_prediction_leaves_out(costed: int, left: int) -> None:
+    late = Cost(None, reason=f"{OUT_OF_TIME}0.01 s was spent", origin=UNKNOWN, bound=0.0)
+    with only_backends(TOY), Target("llvm"):
+        mod = annotated(chain)
+        main = mod["main"]
+        candidates, graph = CANDIDATES.read(main), DataflowGraph(main)
+        keys = {candidate.id: str(candidate.id) for candidate in candidates}
+        inside = {candidate.id: tuple(members(candidate.sub_graph(graph).inside)) for candidate in candidates}
+        measured = [id_ for id_, nodes in inside.items() if len(nodes) == 1 and nodes[0] < costed]
+        known = {keys[id_]: Cost(1e-6, 1e-6, 1e-6) for id_ in measured}
+        costs = dict.fromkeys(keys.values(), late) | known
+        searched = SearchPartition()(IRModule({"main": COSTS.write(main, Costs(by_key=costs, keys=keys))}))
+        plan = PLAN.read(searched["main"])
+    told = [remark for remark in plan.remarks if remark.startswith("what is predicted leaves out")]
+    expected = f"what is predicted leaves out operators without a cost, which TVM compiles: {left}"
+    assert len(plan.kernels) == costed and told == ([expected] if left else [])

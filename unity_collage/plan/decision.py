@@ -253,7 +253,7 @@ def _what_is_left_out(graph: DataflowGraph, solution: Solution) -> Iterator[str]
     """A remark if TVM compiles operators that have no cost: the program takes longer than the costs of its kernels."""
     left = sum(not graph.nodes[index].is_host for index in members(solution.left_behind))
     if left and solution.seconds:
-        yield f"what is predicted leaves out {left} operators without a cost, which TVM compiles"
+        yield f"what is predicted leaves out operators without a cost, which TVM compiles: {left}"
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
