@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -282,15 +282,9 @@ def _made(
     if pipeline.backends is not None and not pipeline.backends and not whole:
         raise CollageError(f"{runtimes[0].title} takes models as they are, for CPUs: name other backends")
     best = fastest(pipeline, by_size, target, refine, tell, whole)
-    remarks = (*_without_defaults(pipeline, target), *remarks)
-    return _finished(source, target, replace(best, remarks=(*remarks, *best.remarks)))
-
-
-def _without_defaults(pipeline: Pipeline, target: Target) -> Iterator[str]:
-    """A remark for each backend that would be used by default and is not available."""
-    if pipeline.backends is None and not target.attrs.get("libs"):
-        for name, reason in registry.missing(target).items():
-            yield f"compiled without the backend {name}: {reason}"
+    missing = registry.missing(pipeline.backends, target)
+    without = (f"compiled without the backend {name}: {reason}" for name, reason in missing.items())
+    return _finished(source, target, replace(best, remarks=(*without, *remarks, *best.remarks)))
 
 
 def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:

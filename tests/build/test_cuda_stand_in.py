@@ -38,9 +38,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (info / "RECORD").write_text(f"lib/{RUNTIME},,\n")
     return {
         **os.environ,
-        "LD_LIBRARY_PATH": str(library.parent),
-        "PYTHONPATH": os.pathsep.join(map(str, (site, HERE.parent / "gpu"))),
+        "LD_LIBRARY_PATH": _before("LD_LIBRARY_PATH", library.parent),
+        "PYTHONPATH": _before("PYTHONPATH", site, HERE.parent / "gpu"),
     }
+
+
+def _before(variable: str, *folders: Path) -> str:
+    """These folders before those that the variable has."""
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get(variable)])])
 
 
 def _build(library: Path) -> None:

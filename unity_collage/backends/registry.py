@@ -200,17 +200,24 @@ def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
     Raises UnavailableBackend, with the reason, for a named backend that is not available, or not for this kind of
     target. Raises CollageError if two backends have one name, also if no backend was named.
     """
-    libs = target.attrs.get("libs")
-    asked = names if names is not None else [str(lib) for lib in libs] if libs else None
+    asked = _asked(names, target)
     if asked is None:
         return tuple(backend for backend in _defaults(target) if why_unavailable(backend) is None)
     return tuple(_usable_for(name, target) for name in dict.fromkeys(asked))
 
 
-def missing(target: Target) -> dict[str, str]:
-    """The backends that are used by default for this kind of target and are not available, with the reason."""
+def missing(names: Sequence[str] | None, target: Target) -> dict[str, str]:
+    """The backends that :func:`select` leaves out because they are not available, with the reason."""
+    if _asked(names, target) is not None:
+        return {}
     reasons = {backend.name: why_unavailable(backend) for backend in _defaults(target)}
     return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _asked(names: Sequence[str] | None, target: Target) -> Sequence[str] | None:
+    """The names of backends that a caller or the target gives, or None."""
+    libs = target.attrs.get("libs")
+    return names if names is not None else [str(lib) for lib in libs] if libs else None
 
 
 def _defaults(target: Target) -> list[Backend]:
