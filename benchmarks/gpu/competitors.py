@@ -13,6 +13,7 @@ import torch  # pyright: ignore[reportMissingImports]
 import torch._inductor.config as inductor  # pyright: ignore[reportMissingImports]
 
 import unity_collage as uc
+from unity_collage.schedule.gpu import GPU_SCHEDULE_VERSION
 
 from .failures import capturing
 from .jobs import COMPILED, EAGER, Job, Settings, backends_of
@@ -88,6 +89,7 @@ class Competitors:
             "kernels": dict(sorted(kernels.items())),
             "plan_seconds": plan.seconds if plan else None,
             "remarks": list(plan.remarks) if plan else [],
+            "schedules": GPU_SCHEDULE_VERSION,
         }
 
     # torch
