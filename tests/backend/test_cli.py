@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 import zoo_models as models
 from onnx import TensorProto, helper, numpy_helper
@@ -254,7 +255,7 @@ def test_a_second_ctrl_c_keeps_the_costs_and_ends_the_worker(tmp_path: Path) -> 
         deadline = time.monotonic() + 600
         while len(database) < 3 and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.05)
-        workers = children(process.pid)
+        workers = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         while "Ctrl-C again" not in process.stderr.readline():
@@ -264,12 +265,8 @@ def test_a_second_ctrl_c_keeps_the_costs_and_ends_the_worker(tmp_path: Path) -> 
     assert (process.returncode, out) == (130, ""), err
     assert err.endswith("unity-collage: interrupted; all costs measured so far are stored\n")
     assert len(database) >= 3
-    assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
-
-
-def children(pid: int) -> list[str]:
-    """The processes that ``pid`` has started, and that still run."""
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert workers
+    assert not psutil.wait_procs(workers, timeout=10)[1]
 
 
 def kernel(backend: str, label: str, seconds: float, **others: float) -> PlannedKernel:
