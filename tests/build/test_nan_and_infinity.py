@@ -60,6 +60,15 @@ def test_reductions(build, exact, axis: int, dtype: str):
     np.testing.assert_array_equal(values(lambda x: build(x, axis), x), exact(*right(x), axis=axis))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize(("build", "exact"), [(op.argmax, np.argmax), (op.argmin, np.argmin)])
+def test_places(build, exact, axis: int | None, dtype: str):
+    for x in (rows(dtype), rows(dtype)[4:6], rows(dtype)[2:3]):
+        found = values(lambda x: build(x, axis, keepdims=True), x)
+        np.testing.assert_array_equal(found, exact(x, axis=axis, keepdims=True))
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("pad", [0, 1])
 def test_max_pooling(pad: int, layout: str):

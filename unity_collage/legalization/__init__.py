@@ -10,11 +10,12 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers
+from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places
 
 LEGALIZATIONS = {
     **indexing.LEGALIZATIONS,
     **extrema.LEGALIZATIONS,
+    **places.LEGALIZATIONS,
     **norms.LEGALIZATIONS,
     **numbers.LEGALIZATIONS,
     **booleans.LEGALIZATIONS,

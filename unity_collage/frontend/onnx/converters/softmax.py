@@ -10,7 +10,6 @@ from tvm import relax
 
 from ..node import Converted, OnnxNode
 from ..values import Dim
-from .argmax import place_of_extremum
 from .precise import dtype_of, narrowed, rank_of, widened
 
 
@@ -54,7 +53,7 @@ def _log_softmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
 def _hardmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
     """1 at the first of the largest elements along an axis, else 0."""
     dtype, size = dtype_of(x), node.dims(x)[axis]
-    best = node.emit(place_of_extremum(node, x, axis))
+    best = node.emit(relax.op.argmax(x, axis, keepdims=True))
     places = node.emit(relax.op.arange(0, size, 1, "int64"))
     places = node.reshaped(places, [size if n == axis else 1 for n in range(rank_of(x))])
     return relax.op.astype(node.emit(relax.op.equal(best, places)), dtype)
