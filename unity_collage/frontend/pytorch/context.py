@@ -156,8 +156,8 @@ def positive(axis: int, rank: int) -> int:
 
 
 def axes_of(dims: Sequence[int] | int | None, rank: int) -> list[int]:
-    """The axes of a reduction, in order: none given means all."""
-    if dims is None or (not isinstance(dims, int) and not dims):
+    """The axes of a reduction, in order: none given means all; a tensor without axes has none, whatever is given."""
+    if not rank or dims is None or (not isinstance(dims, int) and not dims):
         return list(range(rank))
     return sorted(positive(dim, rank) for dim in ([dims] if isinstance(dims, int) else dims))
 

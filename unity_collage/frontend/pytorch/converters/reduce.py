@@ -143,12 +143,13 @@ def _norm(
     is 0."""
     axes = axes_of(dims, rank_of(x))
     size = cx.emit(op.abs(cx.cast(x)))
+    if order == 0:
+        size = cx.emit(op.astype(op.not_equal(size, cx.cast(0)), cx.dtype))
+        return op.sum(size, axes, keepdim) if axes else size
     if not axes:
         return size
     if order in (float("inf"), float("-inf")):
         return (op.max if order > 0 else op.min)(size, axes, keepdim)
-    if order == 0:
-        return op.sum(op.astype(op.not_equal(size, cx.cast(0)), cx.dtype), axes, keepdim)
     if order == 1:
         return op.sum(size, axes, keepdim)
     if order == 2:
