@@ -52,7 +52,7 @@ class DeviceMemory:
                     f"a tensor on {tensor.device} was given, and programs run on {_DEVICE}: copy it there"
                 )
             return _to_device(tensors.readable(tensor))
-        if tensor.data_ptr() % ALIGNMENT == 0 and tensor.is_contiguous():
+        if tensors.is_readable(tensor, ALIGNMENT):
             return tensor
         return self.copied_tensor(tensor)
 

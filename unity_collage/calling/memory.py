@@ -90,7 +90,7 @@ class NumberedHostMemory(HostMemory):
     def readable(self, tensor: Tensor) -> Tensor:
         if tensor.__dlpack_device__() != self._place:
             return self.copied_tensor(tensors.readable(tensor))
-        if tensor.data_ptr() % tensors.ALIGNMENT == 0 and tensor.is_contiguous():
+        if tensors.is_readable(tensor):
             return tensor
         return self.copied_tensor(tensor)
 

@@ -92,9 +92,17 @@ def exchanged(value: Any) -> Tensor:
         raise NotTaken(f"{what(value)} was given: {first_line(error)}") from error
 
 
+def is_readable(tensor: Tensor, alignment: int = ALIGNMENT) -> bool:
+    """Whether kernels of its device can read a tensor in its memory.
+
+    An empty one is contiguous with any strides; TVM takes one kind of strides only.
+    """
+    return tensor.data_ptr() % alignment == 0 and tensor.is_contiguous() and tensor.numel() > 0
+
+
 def readable(tensor: Tensor) -> Tensor:
     """``tensor`` where kernels can read it, else a copy that they can; raises NotTaken if it is not on the CPU."""
-    if tensor.data_ptr() % ALIGNMENT == 0 and tensor.is_contiguous() and tensor.__dlpack_device__() == CPU:
+    if is_readable(tensor) and tensor.__dlpack_device__() == CPU:
         return tensor
     if tensor.__dlpack_device__() != CPU:
         raise why_elsewhere(tensor.device)
