@@ -43,6 +43,8 @@ class LoadedPrograms:
         self._programs: dict[str, Program] = {}
         self._runs: dict[str, list[Any]] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
+        self._exceptional: dict[str, dict[str, list[np.ndarray]]] = {}
+        """The results of each reference, by the exceptional value in its inputs."""
         self._seconds: dict[str, float] = {}
         """The shortest known time of one run on all sets."""
 
@@ -60,7 +62,7 @@ class LoadedPrograms:
         return {}
 
     def _drop(self, name: str) -> dict[str, Any]:
-        for held in (self._outputs, self._runs, self._programs, self._seconds):
+        for held in (self._outputs, self._runs, self._programs, self._exceptional, self._seconds):
             held.pop(name, None)
         return {}
 
@@ -81,10 +83,12 @@ class LoadedPrograms:
 
     def _lost(self, name: str, reference: str) -> dict[str, Any]:
         """The exceptional values that the reference passes on and the program loses."""
+        known = self._exceptional.setdefault(reference, {})
         lost: list[str] = []
         for value, sets in exceptional_sets(self._sets):
-            theirs, right = (_results(self._programs[each], sets) for each in (name, reference))
-            if loses(theirs, right):
+            if value not in known:
+                known[value] = _results(self._programs[reference], sets)
+            if loses(_results(self._programs[name], sets), known[value]):
                 lost.append(value)
         return {"lost": lost}
 
