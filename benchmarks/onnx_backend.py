@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import onnx
+from case_runner import CaseRunner
 from onnx_suite.cases import Case, cases, operators, why_excluded
 from onnx_suite.verdict import CRASHED, NEARER, PASSED, REFUSED, WRONG, Verdict, verdict
 
@@ -35,52 +35,24 @@ BUDGET_SECONDS = 3.0
 """The budget for measuring of a case."""
 
 
-class Runner:
-    """A process that runs cases; it is started again when a case ends it."""
-
-    def __init__(self, backends: Sequence[str] | None, database: str | None) -> None:
-        self._args = (backends, database)
-        self._process: Any = None
-        self._pipe: Any = None
-
-    def run(self, case: Case) -> Verdict:
-        """The verdict of a case; a case that ends the process has crashed."""
-        if self._process is None:
-            here, there = multiprocessing.get_context("spawn").Pipe()
-            self._process = multiprocessing.get_context("spawn").Process(
-                target=_work, args=(there, *self._args), daemon=False
-            )
-            self._process.start()
-            there.close()
-            self._pipe = here
-        reason = f"it takes longer than {SECONDS:.0f} s"
-        with suppress(EOFError, OSError):
-            self._pipe.send(case.name)
-            if self._pipe.poll(SECONDS):
-                reason = "the process ended"
-                return self._pipe.recv()
-        self._process.kill()
-        self._process.join()
-        self._process = None
-        return Verdict(case.name, case.kind, tuple(operators(case)), CRASHED, reason)
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            with suppress(OSError):
-                self._pipe.send(None)
-            self._process.join(10)
-            self._process.kill()
-
-
-def _work(pipe: Any, backends: Sequence[str] | None, database: str | None) -> None:
+@contextmanager
+def _judge(backends: Sequence[str] | None, database: str | None) -> Iterator[Callable[[str], Verdict]]:
     from unity_collage.database.costs import CostDatabase
     from unity_collage.measure.measured import MeasuredCost
 
-    known = {case.name: case for case in cases()}
+    known = _cases()
     with CostDatabase(database) as opened, MeasuredCost(opened) as model:
-        while (name := pipe.recv()) is not None:
-            pipe.send(verdict(known[name], replace(model, budget_seconds=BUDGET_SECONDS), backends))
+        yield lambda name: verdict(known[name], replace(model, budget_seconds=BUDGET_SECONDS), backends)
+
+
+def _crashed(name: str, reason: str) -> Verdict:
+    case = _cases()[name]
+    return Verdict(case.name, case.kind, tuple(operators(case)), CRASHED, reason)
+
+
+@cache
+def _cases() -> dict[str, Case]:
+    return {case.name: case for case in cases()}
 
 
 def table(verdicts: Iterable[Verdict]) -> str:
@@ -130,13 +102,13 @@ def main() -> None:
     path = Path(options.json)
     kept = json.loads(path.read_text())["cases"] if path.exists() else {}
     known = {name: Verdict(name, **{**c, "operators": tuple(c["operators"])}) for name, c in kept.items()}
-    asked = [case for case in cases() if re.search(options.only, case.name)]
-    runner = Runner(options.backends, options.database)
+    asked = [case for case in _cases().values() if re.search(options.only, case.name)]
+    runner = CaseRunner(_judge, _crashed, SECONDS, options.backends, options.database)
     try:
         for number, case in enumerate(asked, 1):
             if case.name in known and known[case.name].outcome not in options.again:
                 continue
-            known[case.name] = found = runner.run(case)
+            known[case.name] = found = runner.run(case.name)
             print(f"{number}/{len(asked)} {found.outcome:8} {case.name} {found.reason}", flush=True)
             _keep(path, known)
     finally:
