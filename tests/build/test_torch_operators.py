@@ -1,4 +1,4 @@
-"""Operators of PyTorch have torch's numbers, shapes and dtypes, when TVM builds them."""
+"""Operators of PyTorch have torch's numbers, shapes and dtypes, built as programs are, but for their schedules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree  # noqa: E402
 from torch_operators import GROUPS, Case  # noqa: E402
 
 from unity_collage.frontend.pytorch import imported  # noqa: E402
+from unity_collage.lowering.build import build  # noqa: E402
 from unity_collage.target import host_target  # noqa: E402
 
 
@@ -35,7 +36,7 @@ def tensors(results: Any) -> tuple[torch.Tensor, ...]:
 
 
 def built(mod: tvm.IRModule) -> Any:
-    return relax.VirtualMachine(relax.build(mod, host_target()), tvm.cpu())["main"]
+    return relax.VirtualMachine(build(mod, host_target()), tvm.cpu())["main"]
 
 
 def differences(case: Case, found: Iterable[Any]) -> list[str]:

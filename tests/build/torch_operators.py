@@ -29,7 +29,9 @@ def ints(*values: int) -> torch.Tensor:
 X, Y, IMAGE, LINE, VOLUME = draw(3, 5), draw(3, 5), draw(2, 4, 7, 6), draw(2, 4, 9), draw(1, 2, 4, 5, 6)
 SPREAD = torch.tensor([-1e-5, 1e-6, 0.05, -0.06, 0.2, -3.0, 4.0, 30.0, -30.0])
 NUMBERS, DIVISORS = ints(-7, -6, 0, 5, 7, 8), ints(2, -4, 3, -2, -3, 5)
-NOT_FINITE = torch.tensor([[1.0, torch.nan, 5.0], [-torch.inf] * 3, [torch.inf] * 3, [-torch.inf, 2.0, torch.inf]])
+NOT_FINITE = torch.tensor(
+    [[1.0, torch.nan, 5.0], [-torch.inf] * 3, [torch.inf] * 3, [-torch.inf, 2.0, torch.inf]]
+)
 HALVES = torch.tensor([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49])
 
 ELEMENTWISE: dict[str, Case] = {
@@ -120,8 +122,14 @@ REDUCTIONS: dict[str, Case] = {
     "argmax": (lambda x: x.argmax(-1), (X,)),
     "argmax of all": (torch.argmax, (X,)),
     "argmin": (lambda x: x.argmin(0, keepdim=True), (X,)),
-    "places of what is not finite": (lambda x: (x.argmax(1), x.argmin(1), x.max(1), x.argmax()), (NOT_FINITE,)),
-    "of a number": (lambda x: (x.amax(0), x.sum(-1), x.argmin(0), x.norm(0), x.norm(3)), (torch.tensor(-4.0),)),
+    "places of what is not finite": (
+        lambda x: (x.argmax(1), x.argmin(1), x.max(1), x.argmax()),
+        (NOT_FINITE,),
+    ),
+    "of a number": (
+        lambda x: (x.amax(0), x.sum(-1), x.argmin(0), x.norm(0), x.norm(3)),
+        (torch.tensor(-4.0),),
+    ),
     "variance": (lambda x: x.var(1), (X,)),
     "deviation": (lambda x: x.std((0, 2), correction=0, keepdim=True), (IMAGE,)),
     "variance and mean": (lambda x: torch.var_mean(x, 1), (X,)),
@@ -221,6 +229,8 @@ INDEXING: dict[str, Case] = {
     "put at constants": (lambda x, y: torch.index_put(x, (ints(2, 0), ints(-1, 1)), y), (X, draw(2))),
     "put and add": (lambda x, i, y: torch.index_put(x, (i,), y, accumulate=True), (X, ROWS, draw(4, 5))),
     "put in a column": (lambda x, i, y: _column(x, i, y), (X, ints(-1, 0), draw(3, 2))),
+    "put and add booleans": (
+        lambda x, i, y: torch.index_put(x, (i,), y, accumulate=True), (X > 0, ROWS, draw(4, 5) > 0)),
     "put under a mask": (lambda x, y: torch.index_put(x, (x > 0,), y), (X, torch.tensor(2.0))),
     "scatter": (lambda x, i, y: x.scatter(1, i, y), (X, torch.tensor([[0, 2], [4, 1], [1, 3]]), Y)),
     "scatter a number": (lambda x, i: x.scatter(1, i, 2.0), (X, INDEX)),

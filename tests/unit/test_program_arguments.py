@@ -213,7 +213,9 @@ def test_tensors_of_pytorch_are_read_where_they_are_and_keep_what_they_mean() ->
         torch._neg_view(-tensor),
     ):
         np.testing.assert_array_equal(np.asarray(take(same)), X)
-    assert take(torch.ones(5, 0), shape=(5, 0)).strides == take(np.ones((5, 0), "float32"), shape=(5, 0)).strides
+    assert (
+        take(torch.ones(5, 0), shape=(5, 0)).strides == take(np.ones((5, 0), "float32"), shape=(5, 0)).strides
+    )
     narrow = tensor.to(torch.bfloat16).t().contiguous().t()
     np.testing.assert_array_equal(np.asarray(take(narrow, "bfloat16")), X.astype(ml_dtypes.bfloat16))
 

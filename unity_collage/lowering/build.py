@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
 from ..graph.devices import legalized_on_devices, with_listed_devices
-from ..legalization import legalize_ops
+from ..legalization import legalize_ops, legalize_sorts
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
 from . import nvrtc
@@ -44,9 +44,8 @@ def lower(mod: IRModule, target: Target) -> IRModule:
     if is_cuda(target):
         return _lowered_for_cuda(mod, with_host(target))
     with target:
-        dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(
-            with_listed_devices(mod)
-        )
+        sorted_by_keys = legalized_on_devices(with_listed_devices(mod), legalize_sorts())
+        dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(sorted_by_keys)
         legal = legalized_on_devices(dispatched, legalize_ops())
         scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
         kernels = with_kernel_targets(with_sizes_first(scheduled), target)

@@ -5,16 +5,22 @@ from __future__ import annotations
 from tvm import relax, tirx
 from tvm.ir import IRModule
 
+from ..graph.devices import legalized_on_devices
+from ..legalization import legalize_sorts
 from ..schedule import build
 from ..schedule.stage import Func, substitute
+from ..target import current_target, is_cuda
 
 
 def dispatched(mod: IRModule) -> IRModule:
     """``mod`` with kernels for the operators ``LEGALIZED_BY_TARGET``, for the target in scope, and calls of them.
 
-    It runs ``relax.backend.DispatchSortScan``, and gives the kernels plain buffers so that their script parses back. In
-    TVM's kernels the operand of a cumulative sum has an offset that no caller passes, and its result has a layout.
+    On CPUs sorts become sorts of integers first. Then ``relax.backend.DispatchSortScan`` runs, and the kernels get
+    plain buffers so that their script parses back. In TVM's kernels the operand of a cumulative sum has an offset that
+    no caller passes, and its result has a layout.
     """
+    if not is_cuda(current_target()):
+        mod = legalized_on_devices(mod, legalize_sorts())
     found = relax.backend.DispatchSortScan()(mod)
     functions = {
         gvar: _in_rows(func) if isinstance(func, tirx.PrimFunc) and gvar not in mod.functions else func

@@ -79,48 +79,17 @@ def _top_k(node: OnnxNode) -> Converted:
     sizes = [*shape[:axis], count, *shape[axis + 1 :]]
     if is_empty(sizes):
         return [empty(node, sizes, node.dtype()), empty(node, sizes, "int64")]
-    rows, inner = [product(shape[:axis]), product(shape[axis + 1 :])], shape[axis]
-    flat = node.reshaped(node[0], [rows[0], inner, rows[1]])
-    order, _, _ = results(node, _order, 3, _comparable(node, flat), largest)
-    values = node.builder.call_te(_picked, node[0], order, axis, sizes, False)
-    return [values, node.builder.call_te(_picked, node[0], order, axis, sizes, True)]
+    if isinstance(count, int):
+        both = node.emit(relax.op.topk(node[0], count, axis, "both", largest, "int64"))
+        return [node.emit(relax.TupleGetItem(both, n)) for n in range(2)]
+    order = node.emit(relax.op.argsort(node[0], axis, largest, "int64"))
+    places = node.emit(node.builder.call_te(_first, order, sizes))
+    return [relax.op.gather_elements(node[0], places, axis), places]
 
 
-def _order(data: te.Tensor, largest: bool) -> list[te.Tensor]:
-    """The indexes along the middle of three axes in sorted order, (outer, inner, size), and buffers for the sort."""
-    outer, size, inner = data.shape
-
-    def steps(source: Any, order: Any, scratch: Any, state: Any) -> None:
-        with loop(outer) as a, loop(inner) as b:
-            begin = (a * as_int64(inner) + b) * as_int64(size)
-
-            def key(index: Any) -> Any:
-                return source[(a * as_int64(size) + index) * as_int64(inner) + b]
-
-            def before(x: Any, y: Any) -> Any:
-                return is_less(key(y), key(x)) if largest else is_less(key(x), key(y))
-
-            with loop(size) as n:
-                store(order, begin + n, n)
-            sort(order, scratch, state, begin, as_int64(size), before)
-
-    shape = (outer, inner, size)
-    return kernel("sort", [data], [(shape, "int64"), (shape, "int64"), ((4,), "int64")], steps)
-
-
-def _picked(data: te.Tensor, order: te.Tensor, axis: int, sizes: list[Any], indexes: bool) -> te.Tensor:
-    """The first elements in order along ``axis``, or their indexes."""
-
-    def element(*place: Any) -> Any:
-        outer, inner = (as_int64(0), as_int64(0))
-        for at, size in zip(place[:axis], sizes[:axis], strict=True):
-            outer = outer * as_int64(size) + at
-        for at, size in zip(place[axis + 1 :], sizes[axis + 1 :], strict=True):
-            inner = inner * as_int64(size) + at
-        index = order(outer, inner, place[axis])
-        return index if indexes else data(*place[:axis], index, *place[axis + 1 :])
-
-    return te.compute(sizes, element, name="top_k")
+def _first(data: te.Tensor, sizes: list[Any]) -> te.Tensor:
+    """The first elements along each axis."""
+    return te.compute(sizes, lambda *place: data(*place), name="first")
 
 
 def _unique(node: OnnxNode) -> Converted:

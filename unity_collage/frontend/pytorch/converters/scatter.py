@@ -81,7 +81,15 @@ def _put_under_mask(
 
 def scattered(cx: Context, x: Expr, index: Expr, source: Expr, axis: int, how: str) -> Any:
     """``x`` with the elements of ``source`` written to, or reduced into, the places of ``index`` along an axis."""
-    return cx.emit(op.scatter_elements(x, index, source, axis, how))
+    if how == "update" or dtype_of(x) != "bool":
+        return cx.emit(op.scatter_elements(x, index, source, axis, how))
+    numbers, sources = cx.emit(op.astype(x, "int8")), cx.emit(op.astype(source, "int8"))
+    reduced = op.scatter_elements(numbers, index, sources, axis, _OF_BOOLEANS.get(how, how))
+    return cx.emit(op.astype(cx.emit(reduced), "bool"))
+
+
+_OF_BOOLEANS = {"add": "max", "mul": "min"}
+"""A sum of booleans is whether one of them is true, a product whether all are."""
 
 
 def _scatter(how: str) -> Converter:
