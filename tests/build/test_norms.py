@@ -16,3 +16,40 @@ def test_rms_norm(axes):
 
     check(lambda x, gamma: op.nn.rms_norm(x, gamma, sorted(axes), 1e-5), reference,
           floats(2, 3, 5), floats(*weight))  # fmt: skip
+
+
+def standard(x, axes, epsilon=1e-5):
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+def doubles(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+@pytest.mark.parametrize(
+    ("build", "reference"),
+    [
+        (
+            lambda x, scale, shift: op.nn.layer_norm(x, scale, shift, [1], 1e-5),
+            lambda x, scale, shift: standard(x, 1) * scale + shift,
+        ),
+        (
+            lambda x, scale, shift: op.nn.instance_norm(x, scale, shift, 1, [2, 3], 1e-5),
+            lambda x, scale, shift: standard(x, (2, 3)) * scale + shift,
+        ),
+        (
+            lambda x, scale, shift: op.nn.group_norm(x, scale, shift, 2, 1, [2, 3], 1e-5),
+            lambda x, scale, shift: (
+                standard(x.reshape(2, 2, 3, 4, 5), (2, 3, 4)).reshape(x.shape) * scale + shift
+            ),
+        ),
+    ],
+    ids=["layer", "instance", "group"],
+)
+def test_norms_in_float64(build, reference):
+    """TVM takes float32 and float16 only."""
+
+    def expected(x, scale, shift):
+        return reference(x, scale.reshape(-1, 1, 1), shift.reshape(-1, 1, 1))
+
+    check(build, expected, doubles(2, 6, 4, 5), doubles(6, seed=1), doubles(6, seed=2), rtol=1e-12)

@@ -1,7 +1,7 @@
-"""Numbers in ``where`` and ``full``.
+"""Numbers in ``where`` and ``full``, and negative unsigned numbers.
 
 TVM's own legalization of ``where`` makes tensors of them, which its fusion cannot take into a kernel, and that of
-``full`` fails on infinities.
+``full`` fails on infinities. That of ``negative`` multiplies by -1, which unsigned integers do not have.
 """
 
 from __future__ import annotations
@@ -50,4 +50,21 @@ def number_in(value: relax.Expr) -> ir.Expr | None:
     return tirx.const(array.item(), str(array.dtype))
 
 
-LEGALIZATIONS: dict[str, Legalization] = {"relax.full": _full, "relax.where": _where}
+def _negative(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """0 - x, modulo the range of an unsigned type."""
+    kind = call.ty
+    if not isinstance(kind, relax.TensorType) or not str(kind.dtype).startswith("uint"):
+        return legalized_by_tvm(builder, call)
+
+    def negative(data: te.Tensor) -> te.Tensor:
+        zero = tirx.const(0, data.dtype)
+        return te.compute(data.shape, lambda *at: zero - data(*at), name="negative", tag=topi.tag.ELEMWISE)
+
+    return builder.call_te(negative, call.args[0])
+
+
+LEGALIZATIONS: dict[str, Legalization] = {
+    "relax.full": _full,
+    "relax.negative": _negative,
+    "relax.where": _where,
+}

@@ -7,10 +7,11 @@ from math import prod
 from typing import Any
 
 from tvm import s_tir, sym, tirx
+from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from .stage import Buffer, Expr, Iter, Var, static
+from .stage import Buffer, Expr, Iter, Var, nodes, static
 
 Body = Callable[[Expr], Stmt]
 
@@ -26,7 +27,18 @@ def loop(extent: Expr | int, body: Body, like: Var, kind: ForKind = ForKind.SERI
         if isinstance(extent, int)
         else sym.Analyzer().simplify(extent)
     )
-    return tirx.For(var, tirx.const(0, like.expr_ty().dtype), bound, kind, body(var))
+    made = body(var)
+    stores = nodes(made, tirx.BufferStore) if kind == ForKind.VECTORIZED else []
+    if any(_is_one_bfloat16(store, var) for store in stores):
+        kind = ForKind.SERIAL
+    return tirx.For(var, tirx.const(0, like.expr_ty().dtype), bound, kind, made)
+
+
+def _is_one_bfloat16(store: tirx.BufferStore, var: Var) -> bool:
+    """Whether a loop over ``var`` stores one number of bfloat16 again and again: TVM fails on a vector of it."""
+    value = store.value
+    is_read = str(value.expr_ty().dtype) == "bfloat16" and isinstance(value, TensorLoad)
+    return is_read and not any(used.same_as(var) for used in nodes(value, Var))
 
 
 def nest(

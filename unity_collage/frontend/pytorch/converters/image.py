@@ -19,6 +19,7 @@ from ..context import (
     Converter,
     Converters,
     Value,
+    dtype_of,
     known_size,
     rank_of,
     shape_of,
@@ -85,7 +86,7 @@ def _linear(
     is_plain = align_corners or all(
         step == old / new for (_, old, new), step in zip(sizes, steps, strict=True)
     )
-    if len(sizes) == 2 and is_plain and all(new > 1 for _, _, new in sizes):
+    if len(sizes) == 2 and is_plain and all(new > 1 for _, _, new in sizes) and "float" in dtype_of(x):
         mode = "align_corners" if align_corners else "half_pixel"
         return op.image.resize2d(x, tuple(new for _, _, new in sizes), None, "NCHW", "linear", mode)
     return _by_matrices(cx, x, sizes, steps, align_corners, _linear_matrix)
@@ -106,9 +107,31 @@ def _by_matrices(
     align_corners: bool,
     matrix: Callable[..., np.ndarray],
 ) -> Expr:
-    for (axis, old, new), step in zip(sizes, steps, strict=True):
-        x = _times(cx, x, axis, matrix(old, _sources(old, new, step, align_corners)))
+    matrices = [
+        (axis, matrix(old, _sources(old, new, step, align_corners)))
+        for (axis, old, new), step in zip(sizes, steps, strict=True)
+    ]
+    return _along_axes(cx, x, matrices)
+
+
+def _along_axes(cx: Context, x: Expr, matrices: Sequence[tuple[int, np.ndarray]]) -> Expr:
+    """Products with a matrix along each axis.
+
+    As in Pillow, whose numbers torch has for bytes, integers are rounded after each axis. The last axis is the first.
+    """
+    if "float" in dtype_of(x):
+        for axis, matrix in matrices:
+            x = _times(cx, x, axis, matrix)
+        return x
+    for axis, matrix in reversed(matrices):
+        x = _nearest_integers(cx, _times(cx, cx.cast(x, "float32"), axis, matrix), cx.dtype)
     return x
+
+
+def _nearest_integers(cx: Context, x: Expr, dtype: str) -> Expr:
+    ends = np.iinfo(dtype)
+    nearest = cx.emit(op.floor(cx.emit(op.add(x, relax.const(0.5, "float32")))))
+    return cx.emit(op.astype(cx.emit(op.clip(nearest, float(ends.min), float(ends.max))), dtype))
 
 
 def _sources(old: int, new: int, step: float, align_corners: bool) -> np.ndarray:
@@ -152,10 +175,11 @@ def _antialiased(degree: int) -> Converter:
         cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None
     ) -> Expr:
         sizes = _sizes(cx, x)
+        matrices: list[tuple[int, np.ndarray]] = []
         for (axis, old, new), step in zip(sizes, _steps(sizes, scales), strict=True):
             step = ((old - 1) / (new - 1) if new > 1 else 0.0) if align_corners else step
-            x = _times(cx, x, axis, _antialiasing_matrix(old, new, step, degree))
-        return x
+            matrices.append((axis, _antialiasing_matrix(old, new, step, degree)))
+        return _along_axes(cx, x, matrices)
 
     return convert
 
@@ -176,11 +200,12 @@ def _antialiasing_matrix(old: int, new: int, step: float, degree: int) -> np.nda
 
 def _times(cx: Context, x: Expr, axis: int, matrix: np.ndarray) -> Any:
     """A product with a matrix along an axis."""
-    rank = rank_of(x)
+    rank, dtype = rank_of(x), dtype_of(x)
+    weights = matrix.astype(dtype)
     if axis == rank - 1:
-        return cx.emit(op.matmul(x, relax.const(matrix.T.astype(cx.dtype), cx.dtype)))
+        return cx.emit(op.matmul(x, relax.const(weights.T.copy(), dtype)))
     if axis == rank - 2:
-        return cx.emit(op.matmul(relax.const(matrix.astype(cx.dtype), cx.dtype), x))
+        return cx.emit(op.matmul(relax.const(weights, dtype), x))
     order = [n for n in range(rank) if n != axis] + [axis]
     found = _times(cx, swapped(cx, x, order), rank - 1, matrix)
     return swapped(cx, found, [order.index(n) for n in range(rank)])

@@ -10,7 +10,17 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from ..context import CallRefused, Context, Converter, Converters, Value, known_size, rank_of, shape_of
+from ..context import (
+    CallRefused,
+    Context,
+    Converter,
+    Converters,
+    Value,
+    dtype_of,
+    known_size,
+    rank_of,
+    shape_of,
+)
 from .shape import sliced
 
 Expr = relax.Expr
@@ -105,6 +115,8 @@ def _average(
     divisor: int | None = None,
 ) -> Any:
     """The sums of windows over the number of their elements, those of the padding included or not."""
+    if "float" not in dtype_of(x):
+        raise CallRefused("it averages integers")
     windows = _Windows(axes, kernel, stride, padding, 1)
     if not ceil_mode and divisor is None and _are_free(axes, x):
         included: Any = {"count_include_pad": count_include_pad}
