@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,3 +64,22 @@ def test_operators_have_the_numbers_of_torch(group: str) -> None:
         if reasons := differences(case, [next(found) for _ in range(count)]):
             wrong[name] = reasons
     assert not wrong
+
+
+def test_images_of_bytes_are_rounded_as_torch_rounds_them() -> None:
+    """Torch also rounds the weights to integers, so some bytes are others by one."""
+    image = torch.randint(0, 256, (1, 3, 20, 24), dtype=torch.uint8)
+    ways: list[dict[str, Any]] = [
+        {"mode": mode, "antialias": antialias}
+        for mode in ("bilinear", "bicubic")
+        for antialias in (False, True)
+    ]
+    cases = [
+        (functools.partial(torch.nn.functional.interpolate, size=(13, 31), **way), (image,)) for way in ways
+    ]
+    mod, _, _ = imported(Together(cases), (image,) * len(ways))
+    for found, (resize, _) in zip(
+        built(mod)(*[tvm.runtime.tensor(image.numpy())] * len(ways)), cases, strict=True
+    ):
+        apart = np.abs(found.numpy().astype(int) - resize(image).numpy().astype(int))
+        assert apart.max() <= 2 and apart.mean() < 0.1
