@@ -6,9 +6,9 @@ Needs torch and expecttest. The cases are those of ``op_db`` in torch's tests: e
 with up to N of its sample inputs. A module calls the operator with each sample, whose tensors are its inputs; if it
 does not pass, each sample is a module. What eager does not take, and what ``torch.export`` does not take, is counted
 and is no fault of ours. A result is wrong if its shape or dtype is another than eager's, or if it is not close to
-eager's by torch's own tolerances of the dtype, ten times wider; NaN and infinities have to be the same ones.
-Random operators are compared by shape and dtype. Nothing is measured: kernels are chosen by rule. Cases that the file has are not run again. The exit code is 1 if
-a sample is wrong or crashes.
+eager's by torch's own tolerances of the dtype, ten times wider; NaN and infinities have to be the same ones. Random
+operators are compared by shape and dtype. Nothing is measured: kernels are chosen by rule. Cases that the file has
+are not run again, but for ``--again OUTCOME ...``. The exit code is 1 if a sample is wrong or crashes.
 """
 
 from __future__ import annotations
