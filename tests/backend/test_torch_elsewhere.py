@@ -165,6 +165,12 @@ def test_sizes_may_depend_on_the_data() -> None:
         agrees(program, function, sign * draw(10, 4), draw(4, 2))
 
 
+def test_a_result_may_be_empty() -> None:
+    program = program_of(lambda x: torch.nonzero(x) + 1, draw(3, 4))
+    agrees(program, lambda x: torch.nonzero(x) + 1, draw(3, 4))
+    agrees(program, lambda x: torch.nonzero(x) + 1, torch.zeros(3, 4))
+
+
 def test_a_result_that_is_an_operand_is_copied() -> None:
     """The memory of an operand is used again by the next kernels."""
 

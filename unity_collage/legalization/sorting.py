@@ -23,8 +23,8 @@ _WIDER = {
 }
 """Integers that have every value of a smaller type."""
 
-_KEYS = {"float16": "int32", "bfloat16": "int32", "float32": "int32", "float64": "int64"}
-"""The type of the key of a float."""
+_KEYS = {"float16": "int32", "bfloat16": "int32", "float32": "int32", "float64": "int64", "uint64": "int64"}
+"""The types of keys that have the bits of an element."""
 
 
 def _key(data: te.Tensor) -> te.Tensor:
@@ -37,6 +37,10 @@ def _key(data: te.Tensor) -> te.Tensor:
     if dtype in _WIDER:
         return topi.cast(data, _WIDER[dtype])
     key = _KEYS[dtype]
+    if dtype == "uint64":  # without its highest bit, half of the range is below 0
+        return te.compute(
+            data.shape, lambda *place: _flipped(tirx.reinterpret(key, data(*place))), name="key"
+        )
     largest = tirx.max_value(key)
 
     def element(*place: ir.Expr) -> ir.Expr:
@@ -48,6 +52,11 @@ def _key(data: te.Tensor) -> te.Tensor:
         return tirx.Select(tirx.isnan(x), largest, number)
 
     return te.compute(data.shape, element, name="key", tag=topi.tag.ELEMWISE)
+
+
+def _flipped(bits: Any) -> ir.Expr:
+    """``bits`` with another sign."""
+    return bits ^ tirx.min_value("int64")
 
 
 def _sort(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -101,7 +101,7 @@ def _called(torch: Any, overload: Any, text: str, *operands: Any) -> Any:
         results = _own(torch, [each for each in _leaves(found) if each is not None], tensors)
     if len(results) != count:
         raise RuntimeError(f"{overload} has returned {len(results)} tensors instead of {count}")
-    made = [tvm_ffi.from_dlpack(each) for each in results]
+    made = [_exported(each) for each in results]
     return made[0] if count == 1 else made
 
 
@@ -154,6 +154,15 @@ def _leaves(found: Any) -> list[Any]:
     if isinstance(found, (list, tuple)):
         return [leaf for each in found for leaf in _leaves(each)]
     return [found]
+
+
+def _exported(tensor: Any) -> Any:
+    """A tensor as one of TVM; an empty one is made anew, since TVM does not take torch's strides of it."""
+    if tensor.numel():
+        return tvm_ffi.from_dlpack(tensor)
+    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+    dtype = tvm_ffi.dtype(str(tensor.dtype).removeprefix("torch."))
+    return allocate(tvm_ffi.Shape(tuple(tensor.shape)), dtype, tvm_ffi.device("cpu"), None)
 
 
 def _own(torch: Any, found: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
