@@ -5,11 +5,15 @@ TVM's kernels start from the ends of the finite range, so a row of infinities ha
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tvm import ir, relax, te, tirx, topi
 
 from .stock import Legalization
+
+_topi: Any = topi
+"""Its stubs have few of its functions."""
 
 
 def place_of_extremum(
@@ -65,13 +69,13 @@ def _place(largest: bool) -> Legalization:
 
         def kernel(x: te.Tensor) -> te.Tensor:
             if x.dtype == "bool":
-                x = topi.cast(x, "int8")
+                x = _topi.cast(x, "int8")
             if call.attrs.axis is not None:
                 axis = int(call.attrs.axis) % len(x.shape)
                 return place_of_extremum(x, axis, largest=largest, keepdims=keepdims)
-            flat = topi.reshape(x, [topi.utils.prod(x.shape)])
+            flat = _topi.reshape(x, [prod(x.shape)])
             found = place_of_extremum(flat, 0, largest=largest)
-            return topi.reshape(found, [1] * len(x.shape)) if keepdims else found
+            return _topi.reshape(found, [1] * len(x.shape)) if keepdims else found
 
         return builder.call_te(kernel, call.args[0], primfunc_name_hint=name)
 
