@@ -37,7 +37,7 @@ WIDER = 10
 """How many times torch's tolerances for the results of one operator ours are: torch compares kernels of its own."""
 TIES = re.compile(r"^(argsort|sort|topk)/(?!float32|float64)")
 """Cases in which many elements are equal: torch does not keep their order."""
-UNDEFINED = re.compile(r"^(new_)?empty|^resize_|^jiterator|_quantize|^to_sparse|^sparse\\.")
+UNDEFINED = re.compile(r"^(new_)?empty|^resize_|^jiterator|_quantize|^to_sparse|^sparse\.")
 """Operators whose results are undefined, that need a GPU, or that are about sparse tensors."""
 
 Row = dict[str, Any]
