@@ -157,7 +157,7 @@ def _leaves(found: Any) -> list[Any]:
 
 
 def _exported(tensor: Any) -> Any:
-    """A tensor as one of TVM; an empty one is made anew, since TVM does not take torch's strides of it."""
+    """A tensor as one of TVM; an empty one has memory of TVM, which does not take torch's strides of it."""
     if tensor.numel():
         return tvm_ffi.from_dlpack(tensor)
     allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
