@@ -3,12 +3,13 @@
     python benchmarks/torch_suite.py [--only REGEX] [--dtypes NAME ...] [--samples N] [--backends NAME ...]
 
 Needs torch and expecttest. The cases are those of ``op_db`` in torch's tests: each operator, in each variant and dtype,
-with up to N of its sample inputs. A module calls the operator with each sample, whose tensors are its inputs; if it
-does not pass, each sample is a module. What eager does not take, and what ``torch.export`` does not take, is counted
-and is no fault of ours. A result is wrong if its shape or dtype is another than eager's, or if it is not close to
-eager's by torch's own tolerances of the dtype, ten times wider; NaN and infinities have to be the same ones. Random
-operators are compared by shape and dtype. Nothing is measured: kernels are chosen by rule. Cases that the file has
-are not run again, but for ``--again OUTCOME ...``. The exit code is 1 if a sample is wrong or crashes.
+with up to N of its sample inputs. With ``--kind reference`` they are its reference inputs, which have NaN, infinities
+and more shapes. A module calls the operator with each sample, whose tensors are its inputs; if it does not pass, each
+sample is a module. What eager does not take, and what ``torch.export`` does not take, is counted and is no fault of
+ours. A result is wrong if its shape or dtype is another than eager's, or if it is not close to eager's by torch's own
+tolerances of the dtype, ten times wider; NaN and infinities have to be the same ones. Random operators are compared by
+shape and dtype. Nothing is measured: kernels are chosen by rule. Cases that the file has are not run again, but for
+``--again OUTCOME ...``. The exit code is 1 if a sample is wrong or crashes.
 """
 
 from __future__ import annotations
@@ -66,22 +67,22 @@ def _case_names(dtypes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _judge(most: int, backends: Sequence[str]) -> Iterator[Callable[[str], Row]]:
+def _judge(kind: str, most: int, backends: Sequence[str]) -> Iterator[Callable[[str], Row]]:
     import torch
 
     torch.set_num_threads(1)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield lambda name: _row(name, most, backends)
+        yield lambda name: _row(name, kind, most, backends)
 
 
-def _row(name: str, most: int, backends: Sequence[str]) -> Row:
+def _row(name: str, kind: str, most: int, backends: Sequence[str]) -> Row:
     import torch
 
     operator, _, dtype = name.rpartition("/")
     opinfo = _operators()[operator]
     torch.manual_seed(0)
-    samples = list(opinfo.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
+    samples = list(getattr(opinfo, f"{kind}_inputs")("cpu", getattr(torch, dtype), requires_grad=False))
     step = max(len(samples) / most, 1)
     chosen = [samples[int(i * step)] for i in range(min(most, len(samples)))]
     calls = [call for sample in chosen if (call := _call(opinfo.op, sample))]
@@ -247,6 +248,9 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="a regular expression that the case's name contains")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "int64", "bool"], metavar="NAME")
+    parser.add_argument(
+        "--kind", default="sample", choices=["sample", "reference"], help="which of torch's inputs"
+    )
     parser.add_argument("--samples", type=int, default=6, help="of an operator, at most")
     parser.add_argument("--backends", nargs="+", default=["tvm"], metavar="NAME")
     parser.add_argument(
@@ -257,7 +261,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     known: dict[str, Row] = json.loads(options.json.read_text()) if options.json.exists() else {}
-    runner = CaseRunner(_judge, _crashed, SECONDS, options.samples, options.backends)
+    runner = CaseRunner(_judge, _crashed, SECONDS, options.kind, options.samples, options.backends)
     asked = [name for name in _case_names(options.dtypes) if re.search(options.only, name)]
     try:
         for number, name in enumerate(asked, 1):
