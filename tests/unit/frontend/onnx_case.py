@@ -1,4 +1,4 @@
-"""ONNX models of one node, imported, built as programs are, run, and compared with other runtimes."""
+"""ONNX models of one node, imported, built by TVM with our legalizations, run, and compared with other runtimes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from unity_collage.frontend.onnx.importer import imported
-from unity_collage.lowering.build import build
+from unity_collage.legalization import legalize_ops, legalize_sorts
 
 Dims = Sequence[int | str]
 
@@ -53,9 +53,10 @@ def one_node(
 
 
 def prepared(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
-    """What computes the results of the imported model, built as a program is, but for its schedules."""
+    """What computes the results of the imported model, built by TVM with our legalizations."""
     mod, inputs, _ = imported(model)
-    vm = relax.VirtualMachine(build(mod, tvm.target.Target("llvm")), tvm.cpu())
+    legal = legalize_ops()(legalize_sorts()(mod))
+    vm = relax.VirtualMachine(relax.build(legal, tvm.target.Target("llvm")), tvm.cpu())
 
     def call(feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         found = vm["main"](*(tvm.runtime.tensor(np.asarray(feeds[name], order="C")) for name in inputs))

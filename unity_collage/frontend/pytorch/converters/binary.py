@@ -84,13 +84,13 @@ def _remainder(cx: Context, a: Value, b: Value) -> Expr:
 
 
 def _fmod(cx: Context, a: Value, b: Value) -> Expr:
-    """a - b trunc(a / b): it has the sign of the dividend."""
+    """a - b trunc(a / b), exactly: it has the sign of the dividend."""
     return _truncated_rest(cx, cx.cast(a), cx.cast(b))
 
 
 def _truncated_rest(cx: Context, left: Expr, right: Expr) -> Expr:
     if "float" in cx.dtype:
-        return op.subtract(left, op.multiply(op.trunc(op.divide(left, right)), right))
+        return op.mod(left, right)
     return op.subtract(left, op.multiply(op.divide(left, right), right))
 
 
