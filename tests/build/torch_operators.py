@@ -106,6 +106,20 @@ BINARY: dict[str, Case] = {
     "lerp": (lambda x, y: torch.lerp(x, y, 0.3), (X, Y)),
     "addcmul": (lambda x, y: torch.addcmul(x, x, y, value=0.5), (X, Y)),
     "hypot": (torch.hypot, (X, Y)),
+    "signs of zeros": (torch.signbit, (torch.tensor([0.0, -0.0, 2.0, -2.0]),)),
+    "softmax of a number": (lambda x: (x.softmax(0), x.log_softmax(-1)), (torch.tensor(3.0),)),
+    "comparisons of NaN": (
+        lambda x, y: (x != y, ~(x == y), x <= y, x != torch.nan),
+        (NOT_FINITE, NOT_FINITE.flip(0)),
+    ),
+    "hypot of large and infinite numbers": (
+        torch.hypot,
+        (3e38 * HALVES, torch.tensor([3e38, torch.inf] * 4)[:7]),
+    ),
+    "remainders": (
+        lambda x, y: (torch.fmod(x, y), torch.remainder(x, y)),
+        (1e3 * NOT_FINITE, NOT_FINITE.flip(0)),
+    ),
     "logaddexp": (torch.logaddexp, (X, Y)),
 }
 

@@ -27,7 +27,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], te.Tensor]] = {
     "maximum": topi.maximum,
     "minimum": topi.minimum,
     "multiply": topi.minimum,
-    "not_equal": topi.not_equal,
 }
 """On bytes that are 0 or 1."""
 
@@ -64,14 +63,31 @@ def _not(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if not _is_boolean(call.args[0]):
         return legalized_by_tvm(builder, call)
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        flipped = topi.bitwise_xor(topi.cast(data, "int8"), tirx.const(1, "int8"))  # pyright: ignore
-        return topi.cast(flipped, "bool")
+    return builder.call_te(_opposite, call.args[0], primfunc_name_hint="logical_not")
 
-    return builder.call_te(compute, call.args[0], primfunc_name_hint="logical_not")
+
+def _opposite(data: te.Tensor) -> te.Tensor:
+    flipped = topi.bitwise_xor(topi.cast(data, "int8"), tirx.const(1, "int8"))  # pyright: ignore
+    return topi.cast(flipped, "bool")
+
+
+def _differ(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Of floats the opposite of equal: TVM's instruction is false where one side is NaN."""
+    if not any(_is_float(arg) for arg in call.args):
+        return _by_bytes(topi.not_equal)(builder, call)
+
+    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+        return _opposite(topi.equal(left, right))
+
+    return builder.call_te(compute, *call.args, primfunc_name_hint="not_equal")
+
+
+def _is_float(value: relax.Expr) -> bool:
+    return isinstance(value.ty, relax.TensorType) and "float" in str(value.ty.dtype)
 
 
 LEGALIZATIONS: dict[str, Legalization] = {
     **{f"relax.{name}": _by_bytes(operator) for name, operator in _OPERATORS.items()},
     "relax.logical_not": _not,
+    "relax.not_equal": _differ,
 }

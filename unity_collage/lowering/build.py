@@ -20,6 +20,7 @@ from ..legalization import legalize_ops, legalize_sorts
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
 from . import nvrtc
+from .empty_constants import with_readable_constants
 from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
@@ -48,7 +49,7 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(sorted_by_keys)
         legal = legalized_on_devices(dispatched, legalize_ops())
         scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
-        kernels = with_kernel_targets(with_sizes_first(scheduled), target)
+        kernels = with_kernel_targets(with_sizes_first(with_readable_constants(scheduled)), target)
         placed = with_placed_constants(kernels)
         lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
         return without_devices_of_calls(lowered)

@@ -156,8 +156,14 @@ def _extremum(make: Any) -> Converter:
 
 
 def _hypot(cx: Context, a: Value, b: Value) -> Expr:
-    left, right = cx.cast(a), cx.cast(b)
-    return op.sqrt(op.add(op.multiply(left, left), op.multiply(right, right)))
+    """The larger of both times sqrt(1 + ratio^2): squares overflow. Infinite if one is, even beside NaN."""
+    left, right = (cx.emit(op.abs(cx.cast(each))) for each in (a, b))
+    larger, smaller = cx.emit(op.maximum(left, right)), op.minimum(left, right)
+    divisor = op.where(op.equal(larger, cx.cast(0)), cx.cast(1), larger)
+    ratio = cx.emit(op.divide(smaller, divisor))
+    found = op.multiply(larger, op.sqrt(op.add(op.multiply(ratio, ratio), cx.cast(1))))
+    is_infinite = op.logical_or(op.isinf(left), op.isinf(right))
+    return op.where(is_infinite, cx.cast(float("inf")), found)
 
 
 def _both(name: str, convert: Converter, *more: str) -> dict[str, Converter]:

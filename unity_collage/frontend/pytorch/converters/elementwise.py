@@ -92,7 +92,12 @@ def _sign(cx: Context, x: Expr) -> Expr:
 
 
 def _signbit(cx: Context, x: Expr) -> Expr:
-    return op.less(x, cx.cast(0, dtype_of(x)))
+    """Zeros have a sign, too: that of their reciprocal."""
+    zero = cx.cast(0, dtype_of(x))
+    if not _is_float(x):
+        return op.less(x, zero)
+    reciprocal = op.divide(cx.cast(1, dtype_of(x)), x)
+    return op.where(op.equal(x, zero), op.less(reciprocal, zero), op.less(x, zero))
 
 
 def _relu(cx: Context, x: Expr) -> Expr:

@@ -16,8 +16,11 @@ Expr = relax.Expr
 
 
 def _softmax(cx: Context, x: Expr, dim: int, *_: Value) -> Expr:
+    """A single number becomes 1, unless it is not finite."""
     x = cx.cast(x)
-    return op.nn.softmax(x, positive(dim, rank_of(x))) if rank_of(x) else op.multiply(x, cx.cast(0.0))
+    if rank_of(x):
+        return op.nn.softmax(x, positive(dim, rank_of(x)))
+    return op.add(op.multiply(x, cx.cast(0.0)), cx.cast(1.0))
 
 
 def _log_softmax(cx: Context, x: Expr, dim: int, *_: Value) -> Expr:
