@@ -13,10 +13,12 @@ def with_readable_constants(mod: IRModule) -> IRModule:
 
     TVM's reader of a saved constant takes one without elements for a short file, unless its first axis is empty.
     """
-    functions = {
-        gvar: _Readable(mod).visit_expr(func) if isinstance(func, relax.Function) and _has_any(func) else func
-        for gvar, func in mod.functions_items()
-    }
+    functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
+    for gvar, func in mod.functions_items():
+        if isinstance(func, relax.Function) and _has_any(func):
+            func = _Readable(mod).visit_expr(func)
+            assert isinstance(func, relax.Function)
+        functions[gvar] = func
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
