@@ -136,6 +136,8 @@ def test_non_zero(dtype: str) -> None:
     x = rng.integers(-1, 2, (3, 4, 2)).astype(dtype)
     _check("NonZero", {"x": x}, want=[np.array(np.nonzero(x))], dims={"x": ["a", "b", 2]})
     _check("NonZero", {"x": np.zeros((2, 2), dtype)}, want=[np.zeros((2, 0), "int64")])
+    if dtype == "float32":
+        _check("NonZero", {"x": np.array([0, np.nan, -0.0, np.inf], dtype)}, want=[np.array([[1, 3]])])
 
 
 @pytest.mark.parametrize("upper", [0, 1])

@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import increment, kernel, loop, store, when
-from .runtime_shapes import as_int64, computed, empty, is_empty, place_of, product, results, sizes_of
+from .runtime_shapes import as_int64, empty, is_empty, place_of, product, results, sizes_of
 
 
 def _selected(node: OnnxNode, flags: relax.Expr) -> tuple[relax.Expr, Dim]:
@@ -57,7 +57,7 @@ def _non_zero(node: OnnxNode) -> Converted:
     shape, rank = node.shape(), node.rank()
     if is_empty(shape):
         return empty(node, [rank, 0], "int64")
-    flags = node[0] if node.dtype() == "bool" else computed(node, _is_not_zero, node[0])
+    flags = node.cast(node[0], "bool")
     flags = node.reshaped(flags, [product(shape)])
     places, number = _selected(node, flags)
     if rank == 0:
@@ -74,15 +74,6 @@ def _non_zero(node: OnnxNode) -> Converted:
         return te.compute((rank, number), element, name="non_zero")
 
     return node.builder.call_te(coordinates, places, shape, number)
-
-
-def _is_not_zero(data: te.Tensor) -> te.Tensor:
-    zero: Any = tirx.const(0, data.dtype)
-
-    def element(*place: Any) -> Any:
-        return data(*place) != zero
-
-    return te.compute(data.shape, element, name="not_zero")
 
 
 CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Compress": _compress, "NonZero": _non_zero}
