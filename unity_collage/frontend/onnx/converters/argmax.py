@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tvm import relax, te
+from tvm import relax
 
 from ....legalization.places import place_of_extremum
 from ..node import Converted, OnnxNode
@@ -18,10 +18,7 @@ def _arg(largest: bool) -> Callable[[OnnxNode], Converted]:
         if not node.attribute("select_last_index", 0):
             return (relax.op.argmax if largest else relax.op.argmin)(node[0], axis, keepdims)
 
-        def last(x: te.Tensor) -> te.Tensor:
-            return place_of_extremum(x, axis, largest=largest, last=True, keepdims=keepdims)
-
-        return node.builder.call_te(last, node[0], primfunc_name_hint="argmax" if largest else "argmin")
+        return place_of_extremum(node.builder, node[0], axis, largest=largest, last=True, keepdims=keepdims)
 
     return convert
 
