@@ -1,8 +1,8 @@
 """The places of the largest and smallest elements: of NaN if there is one, as in numpy and PyTorch.
 
-TVM's kernels start from the ends of the finite range with the place -1, so a row of infinities has that place, and NaN
-is never found. Here the extremum comes first, and then the first place that has it: two reductions of numbers, for
-which there are schedules. One reduction of pairs is many times slower, since its loops do not become vectors.
+TVM's kernels start from the ends of the finite range with the place -1. So a row of infinities has that place, and NaN
+is never found. Here the extremum comes first, and then the first place that has it. These are two reductions of
+numbers, for which there are schedules. One of pairs is many times slower, since its loops do not become vectors.
 """
 
 from __future__ import annotations
