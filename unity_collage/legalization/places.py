@@ -37,6 +37,7 @@ def place_of_extremum(
         x = builder.emit(builder.call_te(_topi.cast, x, "int8"))
     name = "max" if largest else "min"
     wanted = builder.normalize((op.max if largest else op.min)(x, [axis], True))
+    assert isinstance(wanted, relax.Call)
     best = builder.emit(extrema.LEGALIZATIONS[f"relax.{name}"](builder, wanted))
 
     def kernel(x: te.Tensor, best: te.Tensor) -> te.Tensor:
