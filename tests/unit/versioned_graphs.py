@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from tvm import relax
+from tvm import relax, topi
 from tvm.ir import IRModule
 from tvm.relax import op
 from tvm.tirx import Var
@@ -116,6 +116,9 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "sum of rows": lambda: module(lambda x: op.sum(x, [1]), (64, 300)),
     "sum of columns": lambda: module(lambda x: op.mean(x, [1, 2]), (1, 28, 28, 64)),
     "sum of all": lambda: module(op.sum, (30, 70)),
+    "reduction of pairs": lambda: module(
+        lambda x: relax.BlockBuilder.current().call_te(topi.argmax, x, 1), (64, 300)
+    ),
     "largest index": lambda: module(lambda x: op.argmax(x, axis=1), (64, 300)),
     "product": lambda: module(op.matmul, (197, 384), (384, 512)),
     "product of any rows": lambda: module(_layer, (_rows(), 784), weights=[(784, 500), (500,)]),
