@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument(
         "--kind", default="sample", choices=["sample", "reference"], help="which of torch's inputs"
     )
-    parser.add_argument("--samples", type=int, default=6, help="of an operator, at most")
+    parser.add_argument("--samples", type=int, default=5, help="of an operator, at most")
     parser.add_argument("--backends", nargs="+", default=["tvm"], metavar="NAME")
     parser.add_argument(
         "--json", type=Path, default="benchmarks/results/torch_suite.json", help="where rows are kept"
