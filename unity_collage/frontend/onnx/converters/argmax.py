@@ -17,7 +17,6 @@ def _arg(largest: bool) -> Callable[[OnnxNode], Converted]:
             return node.constant(0, "int64")
         if not node.attribute("select_last_index", 0):
             return (relax.op.argmax if largest else relax.op.argmin)(node[0], axis, keepdims)
-
         return place_of_extremum(node.builder, node[0], axis, largest=largest, last=True, keepdims=keepdims)
 
     return convert
