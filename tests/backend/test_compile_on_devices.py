@@ -103,11 +103,11 @@ def test_two_numbers_of_one_processor_are_chosen_by_measured_costs(tmp_path: Pat
     assert program.devices == ("cpu:0", "cpu:1") and copies(program) == 1
     np.testing.assert_allclose(program(X).numpy(), np.exp(np.concatenate([X] * 64, 1)), rtol=1e-4)
     with MeasuredCost(CostDatabase(tmp_path / "costs.db"), locked=True) as known:
-        points = known.copies(["cpu:0", "cpu:1"])
+        points = known.copies(["cpu:0", "cpu:1"], shared=True)
         assert [nbytes for nbytes, _ in points["cpu:0>cpu:1"]] == list(SIZES)
         assert all(seconds > 0 for _, seconds in points["cpu:1>cpu:0"])
-        with pytest.raises(MissingCost, match="copy cpu:0>cpu:2 costs is not in the database"):
-            known.copies(["cpu:0", "cpu:2"])
+        with pytest.raises(MissingCost, match="shared copy cpu:0>cpu:2 costs is not in the database"):
+            known.copies(["cpu:0", "cpu:2"], shared=True)
 
 
 def free_sizes() -> IRModule:

@@ -19,7 +19,7 @@ from tvm.script import relax as R
 from unity_collage.annotations import PLAN
 from unity_collage.lowering.build import build, finish, lower
 from unity_collage.lowering.live_memory import RecordMemory, held_by
-from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, PlanDevices, SearchPartition
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.plan.memory import PlanMemory, in_pages
 from unity_collage.runtime.virtual_machine import Machines
@@ -215,15 +215,29 @@ class TwoDevices:
         return R.exp(there)
 
 
-def test_each_device_has_a_curve_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("memories", "kernels", "curves"),
+    [
+        (None, ["relu", "exp"], {"llvm:0": (1, 1), "llvm:1": (0, 1)}),
+        (
+            {"llvm:0": "near", "llvm:1": "far"},
+            ["relu", "to_vdevice", "exp"],
+            {"llvm:0": (1, 1, 0), "llvm:1": (0, 1, 2)},
+        ),
+    ],
+    ids=["shared", "apart"],
+)
+def test_each_device_has_a_curve_of_its_own(
+    memories: dict[str, str] | None, kernels: list[str], curves: dict[str, tuple[int, ...]]
+) -> None:
+    """In one memory the second device has a second name of the first value, which takes nothing."""
     target, found = host_target(), dict[str, PlanMemory]()
-    lowered = lower(TwoDevices, target)
+    lowered = lower(PlanDevices(memories=memories)(TwoDevices), target)
     with target:
         finish(lowered, target, RecordMemory(target, [], found))(lowered)
     one = 256 * 256 * 4
-    curves = {space.device: space.live for space in found["main"].spaces}
-    assert found["main"].kernels[1] == "to_vdevice"
-    assert curves == {"llvm:0": (one, one, 0), "llvm:1": (0, one, 2 * one)}
+    assert [name.removesuffix("_llvm").removeprefix("tir_") for name in found["main"].kernels] == kernels
+    assert {space.device: tuple(n // one for n in space.live) for space in found["main"].spaces} == curves
 
 
 def test_of_branches_the_larger_one_counts() -> None:

@@ -129,14 +129,15 @@ class CostModel(ABC):
         """Launches and transitions of these backends; by default they cost nothing."""
         return Overheads()
 
-    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+    def copies(self, places: Sequence[str], *, shared: bool = False) -> Mapping[str, Sequence[Point]]:
         """The costs of copies from each device of the machine, such as ``cpu:1``, to each: seconds by bytes,
         ascending.
 
-        The keys are ``"from>to"``, also of a device to itself: two VDevices may be on one device. By default they are
-        not known, and devices are not chosen: raises CollageError.
+        The keys are ``"from>to"``, also of a device to itself: two VDevices may be on one device. With ``shared`` the
+        devices have one memory, so a value is not copied, but gets a second name. By default costs are not known, and
+        devices are not chosen: raises CollageError.
         """
-        del places
+        del places, shared
         raise CollageError(f"{type(self).__name__} does not know what copies between devices cost")
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:

@@ -23,6 +23,9 @@ GLOBAL = "global"
 
 _CPU = 1
 
+_HOST_MEMORY = "host"
+"""The name of the memory that all CPUs of a machine have, unless other names are given."""
+
 _TOOLS = ("libs", "compiler", "fusion_spec")
 
 
@@ -207,9 +210,16 @@ class DeviceTable:
         return (self.facts[index].name or self.label(index)) + scope
 
     def share_memory(self, first: int, second: int) -> bool:
-        """Whether no copy is needed between two VDevices, by their positions."""
-        memory = self.facts[first].memory if first >= 0 else ""
-        return first == second or (memory != "" and memory == self.facts[second].memory)
+        """Whether no copy is needed between two VDevices, by their positions; those that are unknown share none."""
+        if first == second:
+            return True
+        return first >= 0 and second >= 0 and self._memory(first) == self._memory(second) is not None
+
+    def _memory(self, index: int) -> str | None:
+        """The name of the memory of a VDevice, None if it shares none: CPUs share the global scope."""
+        device = self.devices[index]
+        of_cpus = _HOST_MEMORY if kind_of(device.target) == _CPU and device.memory_scope == GLOBAL else None
+        return self.facts[index].memory or of_cpus
 
     def set_memory(self, device: str, memory: str) -> None:
         """The global scope of a device, by its name or label, is the memory of this name."""

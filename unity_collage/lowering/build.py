@@ -26,6 +26,7 @@ from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
+from .shared_memory import ShareMemory, with_shared_memory
 from .sizes_first import with_sizes_first
 from .staging import staged
 from .torch_operators import with_torch_calls
@@ -45,7 +46,8 @@ def lower(mod: IRModule, target: Target) -> IRModule:
     if is_cuda(target):
         return _lowered_for_cuda(mod, with_host(target))
     with target:
-        sorted_by_keys = legalized_on_devices(with_listed_devices(mod), legalize_sorts())
+        listed = with_shared_memory(with_listed_devices(mod))
+        sorted_by_keys = legalized_on_devices(listed, legalize_sorts())
         dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(sorted_by_keys)
         legal = legalized_on_devices(dispatched, legalize_ops())
         scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
@@ -124,8 +126,8 @@ def finish(
     steps = [step for step in pipeline.finalize_passes(target) if step.info.name not in left_out]
     wrapped = {"RewriteCUDAGraph": _WithGraphs, "StaticPlanBlockMemory": MemoryByDevice}
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
-    if record is not None:
-        made.insert([step.info.name for step in steps].index("KillAfterLastUse") + 1, record)
+    kill = [step.info.name for step in steps].index("KillAfterLastUse")
+    made[kill : kill + 1] = [ShareMemory(), made[kill], *([] if record is None else [record])]
     return tvm.transform.Sequential(made)
 
 

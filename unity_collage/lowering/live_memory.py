@@ -23,12 +23,13 @@ from ..devices.table import label_of
 from ..graph.calls import op_name
 from ..graph.shapes import ints, nbytes_of, shape_of
 from ..plan.memory import MemorySpace, PlanMemory, in_pages
+from .shared_memory import TO_CPU
 from .temporaries import LibraryMemory, library_memory, temporaries_of
 
 _ATTRIBUTE = "collage_memory"
 _KILLS = frozenset({"relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object"})
 _VIEWS = frozenset({"relax.memory.alloc_tensor", "relax.memory.view", "relax.memory.ensure_zero_copy", "relax.reshape",
-                    "vm.builtin.reshape", "vm.builtin.ensure_zero_copy"})  # fmt: skip
+                    "vm.builtin.reshape", "vm.builtin.ensure_zero_copy", TO_CPU})  # fmt: skip
 """Calls with a result that refers to the memory of the first operand."""
 _STORAGE = "relax.memory.alloc_storage"
 _COPY = "relax.to_vdevice"

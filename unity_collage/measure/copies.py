@@ -1,4 +1,4 @@
-"""The costs of copies between devices, measured with the function that TVM's VM calls for ``R.to_vdevice``."""
+"""The costs of copies between devices, measured with the function that a program calls for ``R.to_vdevice``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import tvm
 
+from ..lowering.shared_memory import TO_CPU
+
 SIZES = tuple(1 << exponent for exponent in range(12, 25, 4))
 """Bytes of the values that are copied: 4 KB to 16 MB."""
 
 _RUNS = 15
 
 _TO_DEVICE = "vm.builtin.to_device"
+"""TVM's own function, which always copies."""
 
 
 def pairs_of(places: Sequence[str]) -> list[tuple[str, str]]:
@@ -22,21 +25,25 @@ def pairs_of(places: Sequence[str]) -> list[tuple[str, str]]:
     return [(source, destination) for source in places for destination in places]
 
 
-def measured_copies(source: str, destination: str) -> list[tuple[int, float]]:
-    """Seconds of a copy from one device of the machine to another, by bytes, ascending."""
-    return [(nbytes, _seconds(source, destination, nbytes)) for nbytes in SIZES]
+def measured_copies(source: str, destination: str, shared: bool = False) -> list[tuple[int, float]]:
+    """Seconds of a copy from one device of the machine to another, by bytes, ascending.
+
+    ``shared``: both are CPUs with one memory, so a value only gets a second name.
+    """
+    return [(nbytes, _seconds(source, destination, shared, nbytes)) for nbytes in SIZES]
 
 
-def _seconds(source: str, destination: str, nbytes: int) -> float:
+def _seconds(source: str, destination: str, shared: bool, nbytes: int) -> float:
     """The median of several copies; each waits for both devices."""
-    copy: Any = tvm.get_global_func(_TO_DEVICE)
     origin, there = (tvm.runtime.device(place) for place in (source, destination))  # pyright: ignore[reportCallIssue]
+    copy: Any = tvm.get_global_func(TO_CPU if shared else _TO_DEVICE)
+    to = (there.index,) if shared else (there.dlpack_device_type(), there.index)
     value = tvm.runtime.empty((nbytes,), "uint8", origin)
     times: list[float] = []
     for _ in range(_RUNS):
         origin.sync()
         begin = time.perf_counter()
-        copy(value, there.dlpack_device_type(), there.index)
+        copy(value, *to)
         there.sync()
         times.append(time.perf_counter() - begin)
     return median(times)

@@ -70,21 +70,22 @@ class MeasuredCost(KernelCosts):
             peaks[threads] = known
         return peaks.get(threads)
 
-    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+    def copies(self, places: Sequence[str], *, shared: bool = False) -> Mapping[str, Sequence[Point]]:
         """The costs of copies between devices of this machine, measured once.
 
         Raises MissingCost if they cannot be measured.
         """
         found: dict[str, Sequence[Point]] = {}
+        kind = "shared copy" if shared else "copy"
         for source, destination in pairs_of(places):
             name = f"{source}>{destination}"
-            measure = partial(measured_copies, source, destination)
+            measure = partial(measured_copies, source, destination, shared)
             known = self.known_or_measured(
-                f"copy {name}", (), f"copies from {source} to {destination}", measure
+                f"{kind} {name}", (), f"copies from {source} to {destination}", measure
             )
             if known is None:
                 raise MissingCost(
-                    f"what a copy {name} costs is not in the database, and nothing may be measured"
+                    f"what a {kind} {name} costs is not in the database, and nothing may be measured"
                 )
             found[name] = tuple((int(nbytes), float(seconds)) for nbytes, seconds in known)
         return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 import tvm
 from tvm import ir, relax
@@ -143,7 +144,7 @@ class _Chosen:
         every = tuple(dict.fromkeys((*self.labels, *labels_of(free.values()))))
         bare = DataflowGraph(without_devices(self.func), self.mod)
         candidates, asked = self._candidates(bare, {label: devices[label] for label in every})
-        copies = _copies(self.options.model, {label: place_of(devices[label]) for label in every})
+        copies = _copies(self.options.model, self.table, {label: place_of(devices[label]) for label in every})
         taken = {var.name for var in (*self.func.params, *(node.var for node in graph.nodes))}
         made, plans = list(self.func.body.blocks), []
         for number, block in free.items():
@@ -248,12 +249,14 @@ class _BlockChoice:
         )
 
 
-def _copies(model: CostModel, places: Mapping[str, str]) -> dict[str, tuple[Point, ...]]:
+def _copies(model: CostModel, table: DeviceTable, places: Mapping[str, str]) -> dict[str, tuple[Point, ...]]:
     """What copies between devices cost, by their labels; ``places``: the device of the machine of each."""
-    known = model.copies(tuple(dict.fromkeys(places.values())))
-    return {
-        f"{source}>{destination}": tuple(known[f"{places[source]}>{places[destination]}"])
-        for source in places
-        for destination in places
-        if source != destination
-    }
+    numbers = {table.label(index): index for index in range(len(table.devices))}
+    on, known = tuple(dict.fromkeys(places.values())), dict[bool, Mapping[str, Sequence[Point]]]()
+    found: dict[str, tuple[Point, ...]] = {}
+    for source, destination in permutations(places, 2):
+        shared = table.share_memory(numbers[source], numbers[destination])
+        if shared not in known:
+            known[shared] = model.copies(on, shared=shared)
+        found[f"{source}>{destination}"] = tuple(known[shared][f"{places[source]}>{places[destination]}"])
+    return found

@@ -40,7 +40,7 @@ class PlanDevices:
     """Where shapes and conditions are; None: the first CPU of ``targets``, or the host of the first target."""
     memories: Mapping[str, str] | None = None
     """The name of the memory behind the global scope of each device, by the device's name or label: within one memory
-    no copy is needed.
+    a program copies nothing. CPUs without a name share one.
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:

@@ -19,7 +19,8 @@ class NamedDevice:
     free: tuple[str, ...] = ()
     """The ``PARTS`` that this VDevice leaves free, although TVM gives each a value."""
     memory: str = ""
-    """The name of the memory of its scope. VDevices with the same name share the memory; empty: a memory of its own."""
+    """The name of the memory of its scope. VDevices with the same name share the memory. Empty: that of the machine for
+    CPUs in the scope ``global``, else a memory of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class FixedCost(CostModel):
     def overheads(self, backends: Sequence[str]) -> Overheads:
         return Overheads(self.launch)
 
-    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+    def copies(self, places: Sequence[str], *, shared: bool = False) -> Mapping[str, Sequence[Point]]:
+        del shared
         given, pairs = self.copy, [f"{source}>{destination}" for source in places for destination in places]
         seconds = given if isinstance(given, Mapping) else dict.fromkeys(pairs, given)
         return {pair: ((1, seconds.get(pair, 0.0)),) for pair in pairs}
