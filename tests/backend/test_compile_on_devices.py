@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +19,9 @@ from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError, MissingCost
 from unity_collage.graph.calls import op_name
-from unity_collage.measure.copies import SIZES
+from unity_collage.measure.copies import SIZES, measured_copies, pairs_of
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.plan.costs import Cost
+from unity_collage.plan.costs import Cost, Point
 from unity_collage.plan.device_plan import why_no_device_plan
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -84,6 +86,39 @@ def test_the_program_has_copies_where_they_pay(copy: float, crossing: int, tmp_p
     check(program)
     program.save(tmp_path / "program.so")
     check(uc.load(tmp_path / "program.so"))
+
+
+@dataclass(frozen=True)
+class MeasuredCopies(PlantedCost):
+    """Kernels of 0.1 and 0.9 ms, and copies as they are measured."""
+
+    def _cost(self, workload: Workload) -> Cost:
+        planted = super()._cost(workload)
+        assert planted.seconds is not None
+        seconds = planted.seconds * 1e-4
+        return Cost(seconds, seconds, seconds, 1, "formula")
+
+    def copies(self, places: Sequence[str], *, shared: bool = False) -> Mapping[str, Sequence[Point]]:
+        return {">".join(pair): tuple(measured_copies(*pair, shared)) for pair in pairs_of(places)}
+
+
+@pytest.mark.parametrize(("milliseconds", "crossing"), [(0, 2), (1, 0)])
+def test_copies_that_are_measured_as_slow_do_not_pay(
+    milliseconds: int, crossing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each copy sleeps for a time, longer for each MB."""
+
+    def slow_copy(value: tvm.runtime.Tensor, index: int) -> tvm.runtime.Tensor:
+        time.sleep(milliseconds * 1e-3 * (1 + value.numpy().nbytes // 2**20))
+        return value.copyto(tvm.cpu(index))
+
+    tvm.register_global_func("test.slow_copy", slow_copy, override=True)
+    monkeypatch.setattr("unity_collage.measure.copies.TO_CPU", "test.slow_copy")
+    program = uc.compile(
+        model(), devices=[uc.host_target(), OTHER], estimator=MeasuredCopies(), backends=["tvm"]
+    )
+    assert copies(program) == crossing
+    check(program)
 
 
 @pytest.mark.usefixtures("fastest_machine")

@@ -1,12 +1,16 @@
-// A CUDA driver and a CUDA runtime for a device that is not there: its memory is the host's, and its kernels
-// compute nothing. What compiles for a GPU, starts workers and launches kernels runs with it, and no number
-// is right.
+// A CUDA driver and a CUDA runtime for a device that is not there. Its kernels compute nothing. What compiles
+// for a GPU, starts workers and launches kernels runs with it, and no number is right. Its memory is the
+// device's own: the host that reads or writes it without a copy crashes, as on a GPU.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 
 namespace {
 
@@ -45,6 +49,49 @@ const std::map<int, int> kAttributes = {
 
 cudaError_t Ok(int = 0) { return cudaSuccess; }
 
+// Memory of the device. Its address belongs to pages that nobody may touch; copies use a second mapping of
+// the same pages.
+struct Allocation {
+  size_t nbytes;
+  char* pages;
+};
+std::mutex mutex;
+std::map<uintptr_t, Allocation> allocations;
+
+void* Allocated(size_t nbytes) {
+  const int file = memfd_create("device memory", 0);
+  if (nbytes == 0) nbytes = 1;
+  if (file < 0 || ftruncate(file, static_cast<off_t>(nbytes)) != 0) std::abort();
+  void* address = mmap(nullptr, nbytes, PROT_NONE, MAP_SHARED, file, 0);
+  void* pages = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (address == MAP_FAILED || pages == MAP_FAILED) std::abort();
+  std::lock_guard<std::mutex> lock(mutex);
+  allocations[reinterpret_cast<uintptr_t>(address)] = {nbytes, static_cast<char*>(pages)};
+  return address;
+}
+
+void Free(void* address) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto found = allocations.find(reinterpret_cast<uintptr_t>(address));
+  if (found == allocations.end()) return;
+  munmap(address, found->second.nbytes);
+  munmap(found->second.pages, found->second.nbytes);
+  allocations.erase(found);
+}
+
+// Where a copy reads or writes an address of the device; other addresses are the host's.
+template <typename T>
+T* Reached(T* pointer) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  auto found = allocations.upper_bound(address);
+  if (found == allocations.begin()) return pointer;
+  --found;
+  const size_t offset = address - found->first;
+  return offset < found->second.nbytes ? found->second.pages + offset : pointer;
+}
+
 }  // namespace
 
 extern "C" {
@@ -52,14 +99,20 @@ extern "C" {
 // Memory
 
 cudaError_t cudaMalloc(void** pointer, size_t nbytes) {
+  *pointer = Allocated(nbytes);
+  return Ok();
+}
+cudaError_t cudaMallocHost(void** pointer, size_t nbytes) {
   *pointer = std::aligned_alloc(512, (nbytes + 1023) / 512 * 512);
   return Ok();
 }
-cudaError_t cudaMallocHost(void** pointer, size_t nbytes) { return cudaMalloc(pointer, nbytes); }
-cudaError_t cudaFree(void* pointer) { return Ok(Ended(pointer)); }
+cudaError_t cudaFree(void* pointer) {
+  Free(pointer);
+  return Ok();
+}
 cudaError_t cudaFreeHost(void* pointer) { return Ok(Ended(pointer)); }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t nbytes, cudaMemcpyKind) {
-  std::memmove(to, from, nbytes);
+  std::memmove(Reached(to), Reached(from), nbytes);
   return Ok();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t nbytes, cudaMemcpyKind kind, cudaStream_t) {
@@ -69,7 +122,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t nby
   return cudaMemcpy(to, from, nbytes, cudaMemcpyDefault);
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t nbytes, cudaStream_t) {
-  std::memset(to, value, nbytes);
+  std::memset(Reached(to), value, nbytes);
   return Ok();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,22 @@ def test_every_kernel_is_built_launched_and_compared(
     found = json.loads(done.stdout)
     assert (found["device"], found["shape"], found["loaded"]) == ("cuda", [2, 10], [2, 10])
     assert len(found["reasons"]) > 20 and set(found["reasons"]) == {OTHER_NUMBERS}
+
+
+TOUCH = """
+import ctypes, numpy as np, tvm
+from unity_collage.runtime import cuda
+cuda.load()
+there = tvm.runtime.tensor(np.arange(4, dtype="float32"), tvm.cuda(0))
+assert there.numpy().tolist() == [0, 1, 2, 3]
+print("copied", flush=True)
+ctypes.string_at(there.data_ptr(), 16)
+"""
+
+
+def test_the_host_cannot_read_memory_of_the_device(environment: dict[str, str]) -> None:
+    """So whatever passes with the stand-in has copied."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOUCH], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.returncode) == ("copied", -signal.SIGSEGV), done.stderr[-2000:]
