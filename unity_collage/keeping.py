@@ -21,6 +21,7 @@ from .database.costs import CostDatabase
 from .defaults import Usual
 from .frontend.models import Imported
 from .frontend.onnx.reading import OnnxFile, files_of_weights
+from .graph.calls import external_symbols
 from .kept.asked import AskedOptions
 from .kept.models import digest_of_file, digest_of_module, digest_of_protobuf
 from .kept.place import KeptPrograms, place_for
@@ -29,6 +30,7 @@ from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
 from .plan.memory import memory_goal
 from .program import Program
+from .runtime import remote_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,11 @@ def digest_of_given(model: Any) -> str | None:
 
 
 def digest_of_imported(model: Any, source: Imported) -> str | None:
-    """The digest of an imported model, together with that of ``model`` where not all of it is in the module."""
-    if isinstance(model, OnnxFile):
+    """The digest of an imported model, together with that of ``model`` where not all of it is in the module.
+
+    None for a model whose program is not kept.
+    """
+    if isinstance(model, OnnxFile) or remote_calls.functions_among(external_symbols(source.mod)):
         return None
     inside = digest_of_module(source.mod, (*source.inputs, "->", *source.outputs))
     return None if inside is None else f"{digest_of_given(model)} {inside}"

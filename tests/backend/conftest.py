@@ -15,7 +15,8 @@ ALONE = frozenset(
     for name in (
         "ancestor_defects", "cli", "cli_json", "db_cli", "examples", "explain_cli", "guard", "lazy_measurement",
         "measured_cost", "late_programs", "page_code", "peers", "postgresql", "precision",
-        "process_state", "refined_programs", "remote", "schedule_branches", "timed_together", "tuning", "verify_cli",
+        "process_state", "refined_programs", "remote", "remote_devices", "schedule_branches",
+        "timed_together", "tuning", "verify_cli",
     )
 )  # fmt: skip
 """Files whose tests measure kernels or end processes, and need the machine for themselves: marked ``alone``."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
 import pytest
+from remote_machines import PATIENCE, Machine, end_all, served, tracked, without_rpc
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
@@ -32,48 +30,17 @@ from unity_collage.plan.costs import Cost
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.05, max_warmup_seconds=0.0)
 KEY = "test"
 
-PATIENCE = 300.0
-"""Seconds: how long anything may take on a busy machine."""
-
-without_rpc = pytest.mark.skipif(
-    messages.why_unavailable() is not None, reason=str(messages.why_unavailable())
-)
-
 
 @pytest.fixture(scope="module")
 def tracker() -> Iterator[str]:
-    from tvm.rpc.tracker import Tracker
-
-    running = Tracker("127.0.0.1", 19190, 19290, silent=True)
-    yield f"127.0.0.1:{running.port}"
-    running.terminate()
+    with tracked() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
-def two_servers(tracker: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    command = [
-        sys.executable,
-        "-m",
-        "unity_collage.measure.remote.server",
-        "--tracker",
-        tracker,
-        "--key",
-        KEY,
-    ]
-    running = [
-        subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], start_new_session=True)
-        for port in (19300, 19500)
-    ]
-    yield running
-    for server in running:
-        if server.poll() is None:
-            end(server)
-
-
-def end(server: subprocess.Popen[bytes]) -> None:
-    """As when the machine loses its power: no process on it can send a message."""
-    os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+def two_servers(tracker: str) -> Iterator[list[Machine]]:
+    with served(tracker, [KEY, KEY]) as machines:
+        yield machines
 
 
 def layer() -> IRModule:
@@ -94,20 +61,9 @@ def costed(model: RemoteCost) -> dict[str, Cost]:
         return COSTS.read(EstimateCosts(model)(mod)["main"]).by_key
 
 
-def end_all(server: subprocess.Popen[bytes]) -> None:
-    """End a server with the worker processes of its sessions, which have sessions of their own."""
-    import psutil
-
-    inside = psutil.Process(server.pid).children(recursive=True)
-    end(server)
-    for process in inside:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-
-
 @without_rpc
 def test_costs_of_servers_are_kept_like_those_of_this_machine(
-    tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
+    tracker: str, two_servers: list[Machine], tmp_path: Path
 ) -> None:
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
@@ -124,7 +80,7 @@ def test_costs_of_servers_are_kept_like_those_of_this_machine(
 @without_rpc
 def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     tracker: str,
-    two_servers: list[subprocess.Popen[bytes]],
+    two_servers: list[Machine],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +26,12 @@ _CLOSED = ("Codegen", "Composite", "Primitive", DEVICE, "target")
 """Attributes of functions that are on one device already, or that a backend makes a kernel of."""
 
 
-def partitioned(mod: IRModule, projection: str) -> IRModule:
-    """``mod`` with a private function for each region of one device; raises MissingAnnotation without a plan."""
-    work = _Partition(mod, projection)
+def partitioned(mod: IRModule, projection: str, only: Collection[str] | None = None) -> IRModule:
+    """``mod`` with a private function for each region of one device; raises MissingAnnotation without a plan.
+
+    ``only``: the labels of the devices whose regions become functions; None: all.
+    """
+    work = _Partition(mod, projection, only)
     for gvar, func in mod.functions_items():
         if isinstance(func, relax.Function) and not is_closed(func):
             work.functions[gvar] = work.function(gvar.name_hint, func)
@@ -46,6 +49,7 @@ def is_closed(func: relax.Function) -> bool:
 class _Partition:
     mod: IRModule
     projection: str
+    only: Collection[str] | None
     functions: dict[ir.GlobalVar, ir.BaseFunc] = field(init=False)
     _table: DeviceTable = field(init=False)
     _builder: relax.BlockBuilder = field(init=False)
@@ -115,7 +119,11 @@ class _Partition:
         keys = {self._projected(result.vdevice, binding.var) for result in results}
         operands = [tensor.vdevice for var in used_vars(value) for tensor in tensors(var.ty)]
         keys |= {self._projected(device, binding.var) for device in operands}
-        return next(iter(keys)) if len(keys) == 1 else None
+        return next(iter(keys)) if len(keys) == 1 and self._is_asked(results[0].vdevice) else None
+
+    def _is_asked(self, device: relax.VDevice | None) -> bool:
+        """Whether regions of a device become functions."""
+        return self.only is None or (device is not None and self._table.label_of_device(device) in self.only)
 
     def _projected(self, device: relax.VDevice | None, var: relax.Var) -> Hashable:
         if device is None:

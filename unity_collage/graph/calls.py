@@ -1,8 +1,9 @@
-"""The operators that a sub-graph's function calls."""
+"""The operators and external functions that functions call."""
 
 from __future__ import annotations
 
 from tvm import ir, relax
+from tvm.ir import IRModule
 
 
 def calls(func: relax.Function) -> list[relax.Call]:
@@ -21,3 +22,17 @@ def operators(func: relax.Function) -> frozenset[str]:
     values = [binding.value for block in func.body.blocks for binding in block.bindings]
     called = [value.op for value in values if isinstance(value, relax.Call)]
     return frozenset(op.name if isinstance(op, ir.Op) else "call" for op in called)
+
+
+def external_symbols(mod: IRModule) -> set[str]:
+    """The symbols of the external functions that a module names."""
+    symbols: set[str] = set()
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.ExternFunc):
+            symbols.add(str(expr.global_symbol))
+
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
+    return symbols

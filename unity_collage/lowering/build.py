@@ -25,11 +25,11 @@ from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
+from .noted_calls import with_noted_calls
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .shared_memory import ShareMemory, with_shared_memory
 from .sizes_first import with_sizes_first
 from .staging import staged
-from .torch_operators import with_torch_calls
 from .unknown_shapes import refuse_unknown_shapes
 
 _USE_GRAPHS = "relax.backend.use_cuda_graph"
@@ -90,7 +90,7 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     memory: dict[str, PlanMemory] = {}
     steps = finish(lowered, target, RecordMemory(target, external, memory))
     executable = with_memory(_linked(lowered, target, external, steps), memory)
-    return with_torch_calls(executable, lowered)
+    return with_noted_calls(executable, lowered)
 
 
 def _linked(

@@ -14,7 +14,8 @@ from ..calling.memory import CPU, CUDA
 from ..calling.processor import instruction_sets, processor_of
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
-from ..runtime import cuda, libraries, torch_calls
+from ..errors import CollageError
+from ..runtime import cuda, libraries, remote_calls, torch_calls
 from ..runtime.vendors import VENDORS, part_of, wheel_version
 from ..runtime.virtual_machine import runtimes_in
 
@@ -92,8 +93,14 @@ def facts_about(
 ) -> Facts:
     """The facts about a program that was compiled in this process; those that are not given are not known.
 
-    ``targets``: all that its kernels are for, ``target`` among them.
+    ``targets``: all that its kernels are for, ``target`` among them. Raises CollageError for a program that calls other
+    machines: it has connections of this process.
     """
+    remote: list[str] = getattr(executable, remote_calls.NOTE, [])
+    if remote:
+        raise CollageError(
+            f"a program with remote devices cannot be saved: it calls {', '.join(remote)} on other machines"
+        )
     backends = runtimes_in(executable)
     vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
     torch: list[str] = getattr(executable, torch_calls.NOTE, [])

@@ -14,6 +14,10 @@ from ..refusal import Refusal
 FUNCTION = "collage.remote.answer"
 """The global function of a server: it takes the text of a request and returns the text of the reply."""
 
+RUN = "collage.remote.run"
+"""The global function of a server that runs a program: it takes the name of the uploaded file without its ending, the
+number of inputs, the inputs, and buffers for the results. It returns the reason why it failed, or an empty text."""
+
 _CONNECT_SECONDS = 5.0
 
 _NEEDED = ("tornado", "psutil", "cloudpickle")

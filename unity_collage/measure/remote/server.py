@@ -1,4 +1,4 @@
-"""The machine that measures: an RPC server of TVM with our functions.
+"""The machine that measures, or computes regions of programs: an RPC server of TVM with our functions.
 
 ``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session
 sends its requests to one global function. Kernels run in a worker process of the session: when a kernel crashes it,
@@ -21,10 +21,13 @@ from ... import runtime
 from ...backends import registry
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.method import Method
+from ...errors import first_line
+from ...program import Program
+from ...program.loading import load
 from ...target import host_target
 from ..client import WorkerClient
 from ..session import Session
-from .messages import FUNCTION, address, encoded, why_unavailable
+from .messages import FUNCTION, RUN, address, encoded, why_unavailable
 
 
 @cache
@@ -42,9 +45,29 @@ def answer(text: str) -> str:
         return json.dumps({"reason": f"{type(error).__name__}: {error}"})
 
 
+@cache
+def _program(name: str) -> Program:
+    """A program that was uploaded in this session."""
+    return load(_path(f"{name}.so"))
+
+
+def run(name: str, inputs: int, *tensors: Any) -> str:
+    """Run a program on tensors of this machine, ``inputs`` of which are its inputs and the others are for its results.
+
+    It never raises: returns the reason why it failed, or an empty text.
+    """
+    try:
+        results = tensors[inputs:]
+        _program(str(name))(*tensors[:inputs], out=results[0] if len(results) == 1 else results)
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+    return ""
+
+
 def register() -> None:
-    """Register the function that sessions of this server process call."""
+    """Register the functions that sessions of this server process call."""
     tvm_ffi.register_global_func(FUNCTION, answer, override=True)
+    tvm_ffi.register_global_func(RUN, run, override=True)
 
 
 def _facts(request: dict[str, Any]) -> dict[str, Any]:

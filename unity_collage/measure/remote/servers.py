@@ -6,9 +6,11 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+import tvm
 
 from ...errors import CollageError, last_line
 from .messages import FUNCTION
@@ -41,10 +43,19 @@ class Server:
             within(self._timeout_seconds, lambda: str(self._session.get_function(FUNCTION)(text)))
         )
 
-    def upload(self, files: Mapping[str, Path]) -> None:
-        """Send ``files``; the keys are their names on the server."""
-        for name, path in files.items():
-            within(self._timeout_seconds, lambda name=name, path=path: self._session.upload(str(path), name))
+    def function(self, name: str) -> Callable[..., Any]:
+        """A global function of the server, for its own tensors."""
+        return self._session.get_function(name)
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """A tensor in the memory of the server."""
+        return tvm.runtime.empty(tuple(shape), dtype, self._session.cpu(0))
+
+    def upload(self, files: Mapping[str, Path | bytes]) -> None:
+        """Send files, or their contents; the keys are their names on the server."""
+        for name, file in files.items():
+            data = bytearray(file) if isinstance(file, bytes) else str(file)
+            within(self._timeout_seconds, lambda name=name, data=data: self._session.upload(data, name))
 
     def remove(self, names: Mapping[str, Path]) -> None:
         """Remove what was uploaded."""

@@ -1,0 +1,17 @@
+"""What a program needs to be called elsewhere: notes on its executable, for the facts of a saved program."""
+
+from __future__ import annotations
+
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..graph.calls import external_symbols
+from ..runtime import remote_calls, torch_calls
+
+
+def with_noted_calls(executable: relax.VMExecutable, lowered: IRModule) -> relax.VMExecutable:
+    """``executable`` with notes of the operators of PyTorch and the remote functions that ``lowered`` calls."""
+    symbols = external_symbols(lowered)
+    setattr(executable, torch_calls.NOTE, torch_calls.operators_among(symbols))
+    setattr(executable, remote_calls.NOTE, remote_calls.functions_among(symbols))
+    return executable
