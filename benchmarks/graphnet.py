@@ -9,6 +9,7 @@ and ``--graphs`` every graph of the folder is tried. Each is compiled in a proce
 * load: the sample's own code fails, or its results are not finite
 * export: ``torch.export`` fails
 * import, compile, run: ours fails, and where
+* unstable: wrong, and so is eager without oneDNN
 * wrong: a result has another shape or dtype, or is off by more than 2e-3 of the largest
 * crash, timeout: the process ended, or was ended
 * ok
@@ -48,8 +49,8 @@ from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
 from unity_collage.scratch import Scratch
 
 FOLDER = Path(__file__).resolve().parent
-TORCHS_FAULT = ("load", "export")
-"""Classes of graphs that fail before our import."""
+TORCHS_FAULT = ("load", "export", "unstable")
+"""Classes of graphs that say nothing of ours."""
 NEAR = 1.1
 """A graph that takes at most this many times its floor cannot get much faster."""
 PEERS = {"eager": "graphnet_samples:eager", "torch-compile": "graphnet_samples:inductor"}
