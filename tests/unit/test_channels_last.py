@@ -9,6 +9,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from unity_collage.graph.devices import with_listed_devices
 from unity_collage.passes.channels_last import ChannelsLast, why_left_alone
 
 W = np.arange(4 * 3 * 3 * 3, dtype="float32").reshape(4, 3, 3, 3)
@@ -559,3 +560,30 @@ def test_module_attributes_stay():
 def test_a_second_run_changes_nothing():
     once = converted(built((1, 3, 8, 6), lambda b, x: relax.op.nn.relu(b.emit(conv(x)))))
     assert_stays(once)
+
+
+def test_a_copy_to_another_device_keeps_the_layout():
+    """A copy moves bytes: without this, an image would be transposed before and behind each."""
+    near, far = (relax.VDevice("llvm", number, "global") for number in (0, 1))
+
+    def body(builder, x):
+        first = builder.emit(R.nn.relu(R.nn.conv2d(x, relax.const(W))))
+        there = builder.emit(relax.op.to_vdevice(first, far))
+        return R.nn.conv2d(there, relax.const(np.ones((4, 4, 1, 1), "float32")))
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "float32", near))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(builder.normalize(body(builder, x)))
+        builder.emit_func_output(out)
+    last = converted(with_listed_devices(builder.get()))
+    assert operators(last) == [
+        "permute_dims",
+        "nn.conv2d",
+        "nn.relu",
+        "to_vdevice",
+        "nn.conv2d",
+        "permute_dims",
+    ]
+    assert call_of(last, "to_vdevice").ty.vdevice.vdevice_id == 1

@@ -16,7 +16,8 @@ from ..values import Tensor, Value
 
 _UNARY = """abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
 isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc astype full_like
-ones_like zeros_like nn.relu nn.leakyrelu nn.gelu nn.gelu_tanh nn.selu nn.silu nn.softplus nn.dropout"""
+ones_like zeros_like nn.relu nn.leakyrelu nn.gelu nn.gelu_tanh nn.selu nn.silu nn.softplus nn.dropout
+to_vdevice"""
 
 _BROADCAST = """add atan2 bitwise_and bitwise_or bitwise_xor divide equal ewise_fma floor_divide floor_mod
 greater greater_equal left_shift less less_equal log_add_exp logical_and logical_or logical_xor maximum
