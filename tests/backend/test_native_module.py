@@ -1,5 +1,6 @@
 """What modules of the native runtime promise whatever the library: saving, sharing, checking, timing."""
 
+import ctypes
 import json
 import struct
 import subprocess
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from native_program import Program, create, random, run, seen_as
+from native_program import Program, channels_last, create, random, run, seen_as
 
 from unity_collage import runtime
 from unity_collage.runtime.vendors import VENDORS, Vendor
@@ -261,3 +262,51 @@ def test_versions_are_told(backend):
     assert runtime.library_version(backend)
     described = runtime.describe(backend)
     assert described.lower().startswith(backend)
+
+
+class _Mallinfo(ctypes.Structure):
+    """``struct mallinfo2`` of the C library."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    )]  # fmt: skip
+
+
+def in_use() -> int:
+    """The bytes that the C library has given to this process and not got back."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return int(found.uordblks) + int(found.hblkhd)
+
+
+def convolution(backend: str, seed: int) -> Program:
+    """256 to 512 channels, 3x3, whose weights both backends pack."""
+    program = Program()
+    src, dst = program.input(1, 256, 14, 14), program.output(1, 512, 14, 14)
+    weights = program.constant(random(512, 256, 3, 3, seed=seed))
+    src["strides"], dst["strides"] = channels_last((1, 256, 14, 14)), channels_last((1, 512, 14, 14))
+    name = "convolution" if backend == "onednn" else "winograd"
+    tile = {} if backend == "onednn" else {"tile": 4}
+    window = {"strides": [1, 1], "padding_l": [1, 1], "padding_r": [1, 1], "dilates": [0, 0]}
+    return program.step(name, {"src": src, "weights": weights, "dst": dst}, **window, **tile)
+
+
+@pytest.mark.parametrize("backend", ["onednn", "kernels"])
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not count")
+def test_as_many_bytes_are_packed_as_the_module_tells(backend):
+    if reason := runtime.why_unavailable(backend):
+        pytest.skip(reason)
+    convolution(backend, 0).create(backend)  # libraries keep memory of their own from the first use on
+    program = convolution(backend, 1)
+    before = in_use()
+    module = program.create(backend)
+    held = in_use() - before
+    name, packed, workspace = str(module.inspect_source("memory")).split()
+    assert name == "main" and int(packed) >= 512 * 256 * 9 * 4 and int(workspace) > 0
+    assert held == pytest.approx(len(program.blob) + int(packed), rel=0.02)
+
+
+def test_weights_that_are_read_as_they_are_have_no_copy():
+    module = product("openblas").create("openblas")
+    assert str(module.inspect_source("memory")) == "main 0 0\n"

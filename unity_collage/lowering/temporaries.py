@@ -21,8 +21,6 @@ from ..graph.shapes import ints
 from ..runtime.vendors import VENDORS
 from ..sessions import RUNTIMES
 
-_ALIGNMENT = 64
-"""In bytes, of the temporaries of native programs (``PlaceTemporaries`` in ``runtime/src/base/program.cc``)."""
 _ON_STACK = 1024
 """TVM puts smaller buffers on the stack, in bytes."""
 _COMPACTING = (
@@ -40,36 +38,33 @@ class LibraryMemory:
     """What the native modules of a program hold."""
 
     constants: int
-    """The bytes of their weights, as the model has them."""
+    """The bytes of their weights: as the model has them, and packed copies."""
     temporaries: Mapping[str, int]
-    """For each function the bytes of values between its steps. The scratch of a library's primitive is not known."""
+    """For each function of fixed sizes the bytes of values between its steps and of the library's scratch."""
     runtimes: tuple[str, ...] = ()
     """The runtimes of the program that hold weights and values of their own, which are not known."""
 
 
 def library_memory(modules: Sequence[Any]) -> LibraryMemory:
     """What the native modules among ``modules`` hold."""
-    kinds = {f"collage.{name}" for name in VENDORS}
     titles = {f"collage.{name}": found.title for name, found in RUNTIMES.items()}
+    kinds = {f"collage.{name}" for name in VENDORS} - titles.keys()
     constants, temporaries = 0, dict[str, int]()
     for module in modules:
         if str(module.kind) not in kinds:
             continue
-        source = json.loads(str(module.inspect_source()) or "{}")
-        programs = source.get("programs", []) if isinstance(source, dict) else []
-        ends = [c["offset"] + c["nbytes"] for program in programs for c in program["constants"]]
+        ends = [c["offset"] + c["nbytes"] for program in _programs(module) for c in program["constants"]]
         constants += max(ends, default=0)
-        temporaries.update((program["name"], _between_steps(program)) for program in programs)
+        for line in str(module.inspect_source("memory")).splitlines():
+            name, packed, workspace = line.rsplit(" ", 2)
+            constants += int(packed)
+            temporaries[name] = int(workspace)
     runtimes = sorted({title for module in modules if (title := titles.get(str(module.kind)))})
     return LibraryMemory(constants, temporaries, tuple(runtimes))
 
 
-def _between_steps(program: Mapping[str, Any]) -> int:
-    """The bytes of the buffers of a program that are neither operands nor constants; 0 where sizes are free."""
-    others = {*program["inputs"], *program["outputs"], *(c["buffer"] for c in program["constants"])}
-    sizes = [b["nbytes"] for number, b in enumerate(program["buffers"]) if number not in others]
-    known = [size for size in sizes if isinstance(size, int)]
-    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in known)
+def _programs(module: Any) -> list[dict[str, Any]]:
+    return json.loads(str(module.inspect_source()) or "{}").get("programs", [])
 
 
 def temporaries_of(mod: IRModule, target: Target) -> dict[str, int]:

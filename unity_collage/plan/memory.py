@@ -25,7 +25,7 @@ class MemorySpace:
     scratch: tuple[int, ...] = ()
     """For each kernel the bytes of its temporaries, as far as they are known."""
     weights: int = 0
-    """The bytes of constants, which stay."""
+    """The bytes of constants and of their packed copies, which stay."""
     held: int = 0
     """The bytes that TVM's allocator holds after a run.
 
@@ -53,8 +53,7 @@ class MemorySpace:
 class PlanMemory:
     """The memory of one run of a function, in the order in which its kernels run.
 
-    Inputs are the caller's and are not counted, nor are packed copies that a library makes of weights: their sizes are
-    not known.
+    Inputs are the caller's and are not counted.
     """
 
     kernels: tuple[str, ...] = ()

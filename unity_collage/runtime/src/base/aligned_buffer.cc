@@ -5,6 +5,15 @@
 #include <cstdint>
 
 namespace collage {
+namespace {
+
+thread_local ptrdiff_t made = 0;
+
+}  // namespace
+
+ptrdiff_t MadeByThisThread() { return made; }
+
+void CountAsMade(ptrdiff_t nbytes) { made += nbytes; }
 
 void PreferLargePages(const AlignedBuffer& buffer) {
 #ifdef MADV_HUGEPAGE

@@ -20,6 +20,8 @@ class BufferTable {
         temporaries_(PlaceTemporaries(program)),
         workspace_(temporaries_.back() + scratch) {}
 
+  size_t WorkspaceBytes() const { return workspace_; }
+
   // Calls body(buffers, scratch) with the address of each buffer and of the scratch. May be called from
   // several threads at once.
   template <typename Body>

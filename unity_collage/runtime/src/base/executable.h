@@ -18,6 +18,9 @@ class Executable {
 
   // Which implementation the library chose for each step, one line a step.
   virtual std::string Implementations() = 0;
+
+  // The bytes of the workspace that a run needs, for temporaries and scratch; 0 where it uses other memory.
+  virtual size_t WorkspaceBytes() const { return 0; }
 };
 
 struct Backend {

@@ -1,5 +1,6 @@
 #include "base/native_function.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/arguments.h"
@@ -59,6 +60,13 @@ std::string NativeFunction::Implementations() {
   return lines;
 }
 
+std::optional<NativeFunction::Memory> NativeFunction::HeldMemory() {
+  if (template_.has_free_sizes()) return std::nullopt;
+  const std::shared_ptr<const Compiled> compiled = For({});
+  return Memory{compiled->packed,
+                compiled->executable == nullptr ? 0 : compiled->executable->WorkspaceBytes()};
+}
+
 std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(const Sizes& sizes) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (auto at = compiled_.begin(); at != compiled_.end(); ++at) {
@@ -86,7 +94,9 @@ std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Si
   const ThreadLimit limit(compiled->program.threads);
   compiled->threads = NumThreads();
   if (!compiled->program.is_empty) {
+    const ptrdiff_t before = MadeByThisThread();
     compiled->executable = backend_->compile(compiled->program, constants_.get());
+    compiled->packed = static_cast<size_t>(std::max<ptrdiff_t>(MadeByThisThread() - before, 0));
   }
   return compiled;
 }

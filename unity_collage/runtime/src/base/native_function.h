@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/aligned_buffer.h"
@@ -24,6 +25,17 @@ class NativeFunction {
 
   void Call(tvm::ffi::PackedArgs args);
   std::string Implementations();
+
+  // What the program holds in addition to its constants.
+  struct Memory {
+    // Packed copies of constants, as long as the function exists. Copies that another function has made are
+    // not counted.
+    size_t packed;
+    // Of the workspace, which all functions share, during a call.
+    size_t workspace;
+  };
+  // Nothing for a program with free sizes: it is compiled when it is called.
+  std::optional<Memory> HeldMemory();
   const std::string& name() const { return template_.name(); }
 
  private:
@@ -34,6 +46,7 @@ class NativeFunction {
     Sizes sizes;
     Program program;
     std::unique_ptr<Executable> executable;
+    size_t packed = 0;
   };
 
   // Compiled for the current number of threads; `sizes` is empty without free sizes.

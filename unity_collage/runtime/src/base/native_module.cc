@@ -42,8 +42,11 @@ class NativeModule final : public tvm::ffi::ModuleObj {
 
   Bytes SaveToBytes() const final { return Saved(json_, blob_); }
 
-  // "json": the programs; "implementations": what the library chose for each step of each program.
+  // "json": the programs; "implementations": what the library chose for each step of each program; "memory":
+  // a line for each program of fixed sizes, with its name, the bytes of its packed weights and of its
+  // workspace.
   String InspectSource(const String& format) const final {
+    if (format == "memory") return HeldMemory();
     if (format != "implementations") return json_;
     std::string lines;
     for (const auto& [name, function] : functions_) lines += name + "\n" + function->Implementations();
@@ -51,6 +54,16 @@ class NativeModule final : public tvm::ffi::ModuleObj {
   }
 
  private:
+  String HeldMemory() const {
+    std::string lines;
+    for (const auto& [name, function] : functions_) {
+      const auto memory = function->HeldMemory();
+      if (!memory.has_value()) continue;
+      lines += name + " " + std::to_string(memory->packed) + " " + std::to_string(memory->workspace) + "\n";
+    }
+    return lines;
+  }
+
   const Backend* backend_;
   const std::string json_;
   const Blob blob_;

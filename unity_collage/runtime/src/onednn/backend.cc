@@ -28,7 +28,7 @@ class OneDnnProgram final : public Executable {
   void Run(std::byte* const* arguments) final {
     const auto context = contexts_.Take(
         [this] { return std::make_unique<Context>(program_, steps_, constants_, temporaries_); });
-    const Workspace workspace(temporaries_.back() + scratchpad_);
+    const Workspace workspace(WorkspaceBytes());
     context->Bind(arguments, workspace.data());
     for (size_t i = 0; i < steps_.size(); ++i) {
       const dnnl_status_t status = context->Execute(i, steps_[i]);
@@ -36,6 +36,8 @@ class OneDnnProgram final : public Executable {
     }
     context->Wait();
   }
+
+  size_t WorkspaceBytes() const final { return temporaries_.back() + scratchpad_; }
 
   std::string Implementations() final {
     std::string lines;

@@ -34,6 +34,8 @@ class OpenBlasProgram final : public Executable {
     });
   }
 
+  size_t WorkspaceBytes() const final { return buffers_.WorkspaceBytes(); }
+
   std::string Implementations() final {
     std::string lines;
     for (size_t i = 0; i < steps_.size(); ++i) {
