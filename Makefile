@@ -57,7 +57,8 @@ check-native:
 # Checks plans and forged plans of random graphs of up to 12 nodes against brute force, with 500 graphs for each test,
 # and 125 where TVM makes them.
 check-proofs:
-	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py tests/unit/test_tir_proofs.py
+	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py tests/unit/test_tir_proofs.py \
+	  tests/unit/test_search_devices.py
 
 # Runs the code of the pages and the examples that take longest.
 check-pages:

@@ -19,25 +19,35 @@ from .target import device_target, device_text, fields_of, libs_of, why_not_refi
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """``rule`` proposes kernels of ``backend`` for the nodes that run on ``target``. Specs compare by value."""
+    """``rule`` proposes kernels of ``backend`` for the nodes that run on ``target``. Specs compare by value.
+
+    With several targets the rule is asked once, with the first of them in scope. Its kernels may run on all of them.
+    """
 
     name: str
-    target: Target = field(compare=False)
+    target: Target | Sequence[Target] = field(compare=False)
     rule: Rule
     backend: str
     """The name of a backend, or of a code generator ``relax.ext.<name>`` in TVM."""
     _fields: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_fields", json.dumps(fields_of(self.target), sort_keys=True))
+        if not self.targets:
+            raise CollageError(f"the partition spec {self.name!r} names no target")
+        object.__setattr__(self, "_fields", json.dumps([*map(fields_of, self.targets)], sort_keys=True))
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All targets of the spec."""
+        return (self.target,) if isinstance(self.target, Target) else tuple(self.target)
 
     def apply(self, graph: DataflowGraph, current: Target) -> Iterator[Found | Declined]:
-        """What the rule proposes and declines with the spec's target in scope.
+        """What the rule proposes and declines with the spec's first target in scope.
 
         A node runs on the target of its virtual device, or on ``current``. A proposal is declined if a node runs on a
-        target that the spec's target does not refine. It is also declined if its nodes have several virtual devices.
+        target that no target of the spec refines. It is also declined if its nodes have several virtual devices.
         """
-        with self.target:
+        with self.targets[0]:
             answers = list(self.rule.apply(graph))
         reasons = self._reasons(graph, current)
         elsewhere = index_set(reasons)
@@ -59,7 +69,8 @@ class PartitionSpec:
             own = device_target(node.var.ty)
             required = own or current
             if str(required) not in by_target:
-                by_target[str(required)] = why_not_refined(self.target, required)
+                found = [why_not_refined(target, required) for target in self.targets]
+                by_target[str(required)] = None if None in found else found[0]
             reason = by_target[str(required)] or (own and self._why_not_named(own))
             if reason is not None:
                 reasons[node.index] = reason

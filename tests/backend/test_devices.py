@@ -28,6 +28,7 @@ from unity_collage.lowering.object_store import ObjectStore, using
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.plan.costs import Cost
+from unity_collage.target import fields_of
 
 HOST = uc.host_target()
 OLD = Target({"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": str(HOST.attrs["mtriple"]), "num-cores": 2})
@@ -191,6 +192,17 @@ def test_kernels_for_a_processor_that_is_not_here_have_a_reason(folder: Path) ->
         costs = costed(two_devices(HOST, NEWER), model)
     reasons = [cost.reason for cost in costs.values() if cost.seconds is None]
     assert reasons and all("sapphirerapids cannot be measured here" in reason for reason in reasons)
+
+
+@pytest.mark.skipif(uc.num_threads() < 2, reason="no device has fewer cores than the pool has threads")
+def test_kernels_of_a_device_with_one_core_run_on_one_thread(folder: Path) -> None:
+    one_core = Target({**fields_of(HOST), "num-cores": 1})
+    program = uc.compile(two_devices(HOST, one_core), database=folder / "cores.sqlite", recompile=True)
+    assert program.plan is not None
+    threads = {kernel.device: kernel.threads for kernel in program.plan["main"].kernels}
+    assert threads["llvm:1"] == 1
+    for found, right in zip(program(X), EXPECTED, strict=True):
+        np.testing.assert_allclose(found.numpy(), right, rtol=1e-4)
 
 
 def test_a_processor_that_is_not_here_is_not_measured() -> None:

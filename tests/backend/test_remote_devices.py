@@ -107,6 +107,27 @@ def test_costs_of_a_region_are_measured_on_its_server(tmp_path: Path) -> None:
         np.testing.assert_allclose(program(X).numpy(), X @ W, rtol=1e-4, atol=1e-5)
 
 
+@without_rpc
+def test_two_regions_share_the_only_server() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for _ in range(2):
+                there = builder.emit(relax.op.hint_on_device(value, tvm.cpu(1)))
+                product = builder.emit(relax.op.matmul(there, relax.const(W)))
+                value = builder.emit(relax.op.tanh(relax.op.hint_on_device(product, tvm.cpu(0))))
+            out = builder.emit_output(value)
+        builder.emit_func_output(out)
+    with tracked() as tracker, served(tracker, ["board"]):
+        device = RemoteDevice(tracker, "board", wait_seconds=PATIENCE)
+        mod = RunRemotely({"cpu:1": device}, options=QUICK)(builder.get())
+        program = uc.compile(mod, measure=False)
+        right = np.tanh(np.tanh(X @ W) @ W)
+        np.testing.assert_allclose(program(X).numpy(), right, rtol=1e-4, atol=1e-5)
+
+
 def free_sizes() -> IRModule:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((tvm.tirx.Var("n", "int64"), 8), "float32"))

@@ -119,6 +119,23 @@ def test_a_spec_for_the_same_machine_with_other_tools_is_taken() -> None:
     ]
 
 
+def test_a_spec_of_several_targets_is_asked_once_and_serves_all() -> None:
+    asked: list[str] = []
+
+    def why_not(_call: relax.Call) -> str | None:
+        asked.append(str(Target.current()))
+        return None
+
+    rule = OpPredicate("typed", frozenset({"relax.nn.relu"}), why_not)
+    spec = PartitionSpec("mine", [WIDE, Target({"kind": "llvm", "libs": ["toy"]})], rule, "toy")
+    func = annotated(OneDevice, backends=(), specs=(spec,))
+    assert asked == [str(WIDE)]
+    assert next((c.backend, c.rule, c.indexes) for c in CANDIDATES.read(func)) == ("toy", "typed", (0,))
+    assert spec != replace(spec, target=WIDE) and spec.targets[0] is WIDE
+    with pytest.raises(CollageError, match="the partition spec 'mine' names no target"):
+        replace(spec, target=[])
+
+
 def test_the_target_is_in_scope_while_a_rule_is_asked() -> None:
     seen: list[str] = []
 

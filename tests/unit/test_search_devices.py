@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from search_problems import DEVICES, cheapest, ids, problems
 
 from unity_collage.index_set import EMPTY
@@ -87,7 +87,6 @@ def test_a_problem_keeps_its_devices_as_text_and_a_device_is_no_backend() -> Non
     assert why_malformed(wrong) == "cpu:0 is a device and a backend"
 
 
-@settings(max_examples=150, deadline=None)
 @given(problems(devices=True))
 def test_the_plan_on_several_devices_agrees_with_brute_force_and_is_proved(problem: Problem) -> None:
     expected = cheapest(problem)

@@ -8,7 +8,7 @@ Keeps    every binding: this pass changes attributes only.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import tvm
@@ -28,8 +28,9 @@ from ..index_set import EMPTY, IndexSet
 from ..lowering.kernel_sizes import why_not_sized
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
+from ..runtime import num_threads
 from ..specs import PartitionSpec, gathered
-from ..target import current_target, is_cuda
+from ..target import current_target, devices_of, is_cuda
 
 WINOGRAD = ("winograd2", "winograd4")
 """Rules for convolutions that round differently from the direct sum, by up to 1e-5 of the range."""
@@ -115,7 +116,8 @@ def annotated(
         ]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
-        _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
+        replace(_candidate(i, name, proposal), threads=_threads(graph, name, proposal))
+        for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
     return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
 
@@ -148,6 +150,21 @@ def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
         hidden=tuple(members(proposal.hidden)),
         composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in proposal.nested),
     )
+
+
+def _threads(graph: DataflowGraph, backend: str, proposal: Found) -> int | None:
+    """The most threads of a kernel on a virtual device, or None."""
+    last = graph.nodes[proposal.inside.bit_length() - 1]
+    device = next(devices_of(last.var.ty), None)
+    return None if device is None else threads_on(device.target, backend)
+
+
+def threads_on(target: Target, backend: str) -> int | None:
+    """The most threads of a kernel on a device with fewer cores than the pool has threads; None for others."""
+    if backend == VIEW or not get(backend).limits_threads:
+        return None
+    cores = int(target.attrs.get("num-cores", 0))
+    return cores if 0 < cores < num_threads() else None
 
 
 def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:

@@ -41,7 +41,7 @@ from ..search.ends import ProblemWithEnds
 from ..search.plans import solution_of
 from ..specs import PartitionSpec, gathered
 from ..target import current_target, fields_of
-from .annotate_candidates import annotated, is_partitionable
+from .annotate_candidates import annotated, is_partitionable, threads_on
 
 Widened = Callable[[DataflowGraph, Iterable[Candidate], Costs, Problem], Problem]
 """Adds options to the problem of a function."""
@@ -172,6 +172,8 @@ class _Chosen:
                 backends = select(how.backends, target)
                 specs = gathered(backends, how.specs, bare, target)
                 func = annotated(bare, specs, target, how.without, how.tf32)
+                limited = [replace(c, threads=threads_on(target, c.backend)) for c in CANDIDATES.read(func)]
+                func = CANDIDATES.write(func, tuple(limited))
                 answers = workloads(func, self.options.model, self.mod)
             own = "" if fields_of(target) == fields_of(here) else str(target)
             first = len(found)

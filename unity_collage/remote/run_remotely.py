@@ -63,11 +63,12 @@ class RunRemotely:
         split = relax.transform.Normalize()(partitioned(planned, "vdevice", servers))
         regions = {gvar for gvar, func in split.functions_items() if _label_of(func) in servers}
         places.refuse_loose_values(split, regions)
+        named = sorted(regions, key=lambda gvar: gvar.name_hint)
+        made = {gvar: self._compiled(split, gvar, servers[_label_of(split[gvar])]) for gvar in named}
         calls: dict[ir.GlobalVar, str] = {}
         remarks: list[str] = []
-        for gvar in sorted(regions, key=lambda gvar: gvar.name_hint):
+        for gvar, region in made.items():
             func, device = split[gvar], servers[_label_of(split[gvar])]
-            region = self._compiled(split, gvar, device)
             calls[gvar] = _registered(device, region)
             seconds = device.copy_seconds(region)
             remarks.append(
