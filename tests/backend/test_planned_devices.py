@@ -154,3 +154,13 @@ def test_the_pipeline_of_tvm_refuses_constants_of_several_devices() -> None:
     pipeline = relax.get_pipeline("collage", measure=False, backends=["tvm"])
     with pytest.raises(CollageError, match=r"which relax\.build puts on the first device"):
         relax.build(WithWeights, "llvm", relax_pipeline=pipeline)
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_the_pipeline_of_tvm_makes_programs_of_several_devices(mode: str) -> None:
+    pipeline = relax.get_pipeline("collage", measure=False, backends=["tvm"])
+    executable = relax.build(PlanDevices()(HalfPlaced), "llvm", relax_pipeline=pipeline, exec_mode=mode)
+    machine = relax.VirtualMachine(executable, [tvm.cpu(0), tvm.cpu(1)])
+    found = machine["main"](tvm.runtime.tensor(X), tvm.runtime.tensor(WEIGHTS, tvm.cpu(1)))
+    first = found if hasattr(found, "numpy") else found[0]
+    np.testing.assert_allclose(first.numpy(), X @ WEIGHTS, rtol=1e-4, atol=1e-5)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import sym, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
@@ -85,9 +85,16 @@ class TileLoops:
         return turns, lambda first: tirx.min(first, row.extent - height)
 
     def _of_fewer_rows(self) -> TileLoops | None:
-        """The same with lower tiles, for rows that fill no tile; None if their number is known."""
+        """The same with lower tiles, for rows that fill no tile; None if there are no such rows.
+
+        There are none if the number of rows is known, or a multiple of a number that is large enough.
+        """
         row, height = self.tile.row, self.tile.height
         if row is None or row.size is not None or height == 1:
+            return None
+        factor = _factor(row.extent)
+        if factor % height == 0 or (factor > height and not self.exact):
+            # Code for fewer rows would run for none only, and TVM finds divisions by zero in it.
             return None
         lower = _FEW_ROWS if height > _FEW_ROWS else 1
         return TileLoops(self.stage, self.result, replace(self.tile, height=lower), self.cpu, self)
@@ -158,7 +165,8 @@ class TileLoops:
 
     def _rows(self, stage: Stage, at: Values) -> Stmt:
         """A tile, or the rows that are left where they are fewer."""
-        if self.lower is None:
+        row = self.tile.row
+        if row is None or row.size is not None or self.tile.height == 1:
             return self._tile(stage, at)
         return self._at_row(stage, at, at[self.rows[0].var] * self.tile.height)
 
@@ -301,6 +309,12 @@ class TileLoops:
 
         along = (tile.row or tile.lane).var
         return build.loop(tile.height, row, along, ForKind.UNROLLED if unrolled else ForKind.SERIAL)
+
+
+def _factor(extent: Expr) -> int:
+    """A number of which ``extent`` is a multiple, whatever the sizes are."""
+    known = sym.Analyzer().modular_set(extent)
+    return int(known.coeff) if int(known.base) == 0 else 1
 
 
 def _tree(count: int) -> list[tuple[int, int]]:
