@@ -1,6 +1,5 @@
 """What modules of the native runtime promise whatever the library: saving, sharing, checking, timing."""
 
-import ctypes
 import json
 import struct
 import subprocess
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from c_memory import counted, in_use
 from native_program import Program, channels_last, create, random, run, seen_as
 
 from unity_collage import runtime
@@ -264,22 +264,6 @@ def test_versions_are_told(backend):
     assert described.lower().startswith(backend)
 
 
-class _Mallinfo(ctypes.Structure):
-    """``struct mallinfo2`` of the C library."""
-
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-    )]  # fmt: skip
-
-
-def in_use() -> int:
-    """The bytes that the C library has given to this process and not got back."""
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _Mallinfo
-    found = mallinfo()
-    return int(found.uordblks) + int(found.hblkhd)
-
-
 def convolution(backend: str, seed: int) -> Program:
     """256 to 512 channels, 3x3, whose weights both backends pack."""
     program = Program()
@@ -293,7 +277,7 @@ def convolution(backend: str, seed: int) -> Program:
 
 
 @pytest.mark.parametrize("backend", ["onednn", "kernels"])
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not count")
+@counted
 def test_as_many_bytes_are_packed_as_the_module_tells(backend):
     if reason := runtime.why_unavailable(backend):
         pytest.skip(reason)

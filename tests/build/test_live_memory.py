@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from c_memory import counted, in_use
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -112,24 +112,8 @@ def test_storages_are_allocated_and_used_again_as_the_plan_tells(body: Any, shap
     assert max(space.live) <= space.held
 
 
-class _Mallinfo(ctypes.Structure):
-    """``struct mallinfo2`` of the C library."""
-
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-    )]  # fmt: skip
-
-
-def in_use() -> int:
-    """The bytes that the C library has given to this process and not got back."""
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _Mallinfo
-    found = mallinfo()
-    return int(found.uordblks) + int(found.hblkhd)
-
-
 @CASES
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not count")
+@counted
 def test_as_many_bytes_are_in_use_as_the_plan_tells(body: Any, shape: Any) -> None:
     """With TVM's naive allocator each storage is a block of the C library, which counts those in use."""
     samples: list[int] = []

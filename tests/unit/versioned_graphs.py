@@ -97,6 +97,7 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "large sum": lambda: module(lambda x, y: op.nn.relu(op.add(x, y)), (1, 56, 56, 64), (64,)),
     "one long axis": lambda: module(op.exp, (100_000,)),
     "any rows": lambda: module(op.exp, (_rows(), 33)),
+    "rows of any images": lambda: module(op.matmul, (_rows(), 14, 14, 512), (512, 256)),
     "transpose": lambda: module(lambda x: op.permute_dims(x, [1, 0]), (67, 130)),
     "functions": lambda: module(_functions, (40, 33)),
     "concat of many": lambda: module(lambda *x: op.concat(x, axis=1), *[(4, 5 + i) for i in range(8)]),

@@ -195,6 +195,26 @@ class DeviceTable:
         assert index is not None, "the module's list has every VDevice of its types"
         return self.label(index)
 
+    def label_of_named(self, device: Named) -> str:
+        """The label of the VDevice that an option names, also as ``cpu:1``; raises CollageError if there is none."""
+        kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
+        if kind == "cpu" and number.isdecimal():
+            fitting = [
+                index
+                for index, each in enumerate(self.devices)
+                if kind_of(each.target) == _CPU and int(each.vdevice_id) == int(number)
+            ]
+            if len(fitting) != 1:
+                raise CollageError(
+                    f"the module has {len(fitting)} VDevices for {device}: name one by its label, such as llvm:1"
+                )
+            return self.label(fitting[0])
+        place = self.whole(device)
+        index = self.index(relax.VDevice(place.target, place.device_id or 0, place.scope or GLOBAL))
+        if index is None:
+            raise CollageError(f"the module has no device {device}: name it in PlanDevices(targets=)")
+        return self.label(index)
+
     def identifier(self, device: relax.VDevice) -> str:
         """A word for a VDevice in names of functions: its name, or its label."""
         index = self.index(device)
@@ -220,6 +240,11 @@ class DeviceTable:
         device = self.devices[index]
         of_cpus = _HOST_MEMORY if kind_of(device.target) == _CPU and device.memory_scope == GLOBAL else None
         return self.facts[index].memory or of_cpus
+
+    def is_free_copy(self, first: int, second: int) -> bool:
+        """Whether a program copies nothing between two VDevices, by their positions: CPUs that share a memory."""
+        kinds = {kind_of(self.devices[index].target) for index in (first, second)}
+        return kinds == {_CPU} and self.share_memory(first, second)
 
     def set_memory(self, device: str, memory: str) -> None:
         """The global scope of a device, by its name or label, is the memory of this name."""

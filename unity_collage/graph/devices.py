@@ -51,7 +51,7 @@ def used(mod: IRModule) -> dict[Key, relax.VDevice]:
         return found.setdefault(key_of(device), device)
 
     for func in mod.functions.values():
-        _mapped(func, note)
+        with_changed_devices(func, note)
     return found
 
 
@@ -69,7 +69,7 @@ def with_listed_devices(mod: IRModule) -> IRModule:
     def same(device: relax.VDevice) -> relax.VDevice:
         return of_key[key_of(device)]
 
-    functions = {gvar: _mapped(func, same) for gvar, func in mod.functions_items()}
+    functions = {gvar: with_changed_devices(func, same) for gvar, func in mod.functions_items()}
     infos = {**dict(mod.global_infos or {}), VDEVICE: [*known.values(), *_absent(named, known)]}
     return IRModule(functions, attrs=mod.attrs, global_infos=infos)
 
@@ -90,7 +90,7 @@ def legalized_on_devices(mod: IRModule, step: Callable[[IRModule], IRModule]) ->
         (gvar.name_hint, var.name): device
         for gvar, func in mod.functions_items()
         if isinstance(func, relax.Function)
-        for var, _ in _bound(func.body)
+        for var, _ in bound_values(func.body)
         if (device := next(devices_of(var.ty), None)) is not None
     }
     made = step(mod)
@@ -135,7 +135,7 @@ def _found_again(func: relax.Function, before: dict[str, relax.VDevice]) -> rela
     def renew(var: relax.Var) -> relax.Var:
         return renamed.get(var, var)
 
-    for var, value in _bound(func.body):
+    for var, value in bound_values(func.body):
         if any(True for _ in devices_of(var.ty)) or not isinstance(
             var.ty, (relax.TensorType, relax.TupleType)
         ):
@@ -164,13 +164,13 @@ def _on_its_device(call: relax.Call, device: relax.VDevice | None) -> relax.Call
     return relax.Call(call.op, call.args, call.attrs, types, ret_ty=on_device(call.ty, device))
 
 
-def _bound(body: relax.Expr) -> Iterator[tuple[relax.Var, relax.Expr]]:
+def bound_values(body: relax.Expr) -> Iterator[tuple[relax.Var, relax.Expr]]:
     """The variables of a body and of its branches, in order."""
     for block in body.blocks if isinstance(body, relax.SeqExpr) else ():
         for binding in block.bindings:
             if isinstance(binding.value, relax.If):
-                yield from _bound(binding.value.true_branch)
-                yield from _bound(binding.value.false_branch)
+                yield from bound_values(binding.value.true_branch)
+                yield from bound_values(binding.value.false_branch)
             yield binding.var, binding.value
 
 
@@ -218,7 +218,7 @@ def _absent(named: dict[Key, relax.VDevice], known: dict[Key, relax.VDevice]) ->
     return [device for key, device in named.items() if key not in known]
 
 
-def _mapped(func: ir.BaseFunc, change: Callable[[relax.VDevice], relax.VDevice]) -> ir.BaseFunc:
+def with_changed_devices(func: ir.BaseFunc, change: Callable[[relax.VDevice], relax.VDevice]) -> ir.BaseFunc:
     """``func`` with other virtual devices in its types and copies. TVM's own mapping leaves attributes of calls out."""
     if not isinstance(func, relax.Function):
         return func

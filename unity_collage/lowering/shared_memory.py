@@ -38,7 +38,7 @@ def with_shared_memory(mod: IRModule) -> IRModule:
         return mod
     table = DeviceTable(mod)
     numbers = range(len(table.devices))
-    shared = [to for to in numbers if all(table.share_memory(source, to) for source in numbers)]
+    shared = [to for to in numbers if all(table.is_free_copy(source, to) for source in numbers)]
     return mod.with_attr(_SHARED, shared) if shared else mod
 
 

@@ -8,7 +8,7 @@ Keeps    every binding: this pass changes attributes only.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import tvm
@@ -116,7 +116,7 @@ def annotated(
         ]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
-        replace(_candidate(i, name, proposal), threads=_threads(graph, name, proposal))
+        _candidate(i, name, proposal, _threads(graph, name, proposal))
         for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
     return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
@@ -140,12 +140,13 @@ def _why_inexact(
     return reason and f"{reason}, and later operators round or compare the result"
 
 
-def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
+def _candidate(number: int, backend: str, proposal: Found, threads: int | None) -> Candidate:
     return Candidate(
         id=number,
         backend=backend,
         rule=proposal.rule,
         label=proposal.label,
+        threads=threads,
         indexes=tuple(members(proposal.inside)),
         hidden=tuple(members(proposal.hidden)),
         composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in proposal.nested),

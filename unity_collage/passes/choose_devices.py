@@ -25,7 +25,7 @@ from ..devices.choice import FreeBlock, labels_of
 from ..devices.freedom import Freedom, why_not_moved
 from ..devices.moved import MovedBlock
 from ..devices.table import DeviceTable, Named
-from ..errors import CollageError, NoPlan
+from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..graph.devices import place_of, without_devices
 from ..measure.measured import MeasuredCost
@@ -91,14 +91,7 @@ class ChooseDevices:
         """The labels of the devices that may be chosen."""
         if self.devices is None:
             return tuple(table.label(i) for i in range(len(table.devices)))
-        found: list[str] = []
-        for name in self.devices:
-            place = table.whole(name)
-            index = table.index(relax.VDevice(place.target, place.device_id or 0, place.scope or "global"))
-            if index is None:
-                raise CollageError(f"the module has no device {name}: name it in PlanDevices(targets=)")
-            found.append(table.label(index))
-        return tuple(found)
+        return tuple(map(table.label_of_named, self.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +250,7 @@ def _copies(model: CostModel, table: DeviceTable, places: Mapping[str, str]) -> 
     on, known = tuple(dict.fromkeys(places.values())), dict[bool, Mapping[str, Sequence[Point]]]()
     found: dict[str, tuple[Point, ...]] = {}
     for source, destination in permutations(places, 2):
-        shared = table.share_memory(numbers[source], numbers[destination])
+        shared = table.is_free_copy(numbers[source], numbers[destination])
         if shared not in known:
             known[shared] = model.copies(on, shared=shared)
         found[f"{source}>{destination}"] = tuple(known[shared][f"{places[source]}>{places[destination]}"])

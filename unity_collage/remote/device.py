@@ -92,11 +92,11 @@ class RemoteDevice:
         """The seconds to send the operands of a region and to fetch its results: the median of several times."""
 
         def timed(_session: _Session, there: Sequence[Any]) -> list[float]:
-            here = [tvm.runtime.tensor(each.numpy()) for each in there]
+            here = [tvm.runtime.tensor(each.numpy()) for each in there[: len(region.inputs)]]
             times: list[float] = []
             for _ in range(_ROUNDS):
                 begin = time.perf_counter()
-                _send(here[: len(region.inputs)], there)
+                _send(here, there)
                 for each in there[len(region.inputs) :]:
                     _fetched(each)
                 times.append(time.perf_counter() - begin)

@@ -7,7 +7,7 @@ Keeps    what is computed, and all other devices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,20 @@ from ..database.costs import CostDatabase
 from ..devices.copies import merged
 from ..devices.partition import partitioned
 from ..devices.planning import with_plan
-from ..devices.table import DeviceTable, Named
+from ..devices.table import DeviceTable
 from ..devices.trees import tensors
 from ..errors import CollageError
 from ..frontend.opaque import remarks_of, with_remarks
 from ..graph.calls import op_name
-from ..graph.devices import COPY, key_of, used, with_listed_devices, without_devices
+from ..graph.devices import (
+    COPY,
+    bound_values,
+    key_of,
+    used,
+    with_changed_devices,
+    with_listed_devices,
+    without_devices,
+)
 from ..graph.shapes import nbytes_of, shape_of
 from ..measure.remote import RemoteCost
 from ..measure.remote.servers import NoServer
@@ -58,7 +66,7 @@ class RunRemotely:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         planned = with_listed_devices(with_plan(mod))
         table = DeviceTable(planned)
-        servers = {_label(table, name): device for name, device in self.devices.items()}
+        servers = {table.label_of_named(name): device for name, device in self.devices.items()}
         places = _Places(table, servers)
         split = relax.transform.Normalize()(partitioned(planned, "vdevice", servers))
         regions = {gvar for gvar, func in split.functions_items() if _label_of(func) in servers}
@@ -93,23 +101,6 @@ class RunRemotely:
             program = compiled(_as_main(mod, gvar), target=target, estimator=costs, **self.options)
             program.save(path := Path(folder) / "region.so")
             return RemoteRegion(name, path.read_bytes(), tuple(inputs), tuple(results))
-
-
-def _label(table: DeviceTable, name: Named) -> str:
-    """The label of a VDevice of the module; raises CollageError if it has none of this name."""
-    kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
-    if kind == "cpu" and colon and number.isdecimal():
-        found = [i for i, each in enumerate(table.devices) if int(each.vdevice_id) == int(number)]
-        if len(found) == 1:
-            return table.label(found[0])
-        raise CollageError(
-            f"the module has {len(found)} VDevices for {name}: name one by its label, such as llvm:1"
-        )
-    place = table.named(name)
-    index = None if place.target is None else table.index(table.vdevice(table.whole(name)))
-    if index is None:
-        raise CollageError(f"the module has no device {name!r}")
-    return table.label(index)
 
 
 def _type_of(var: relax.Var, region: str) -> RemoteType:
@@ -171,7 +162,7 @@ class _Places:
         for gvar, func in mod.functions_items():
             if gvar in regions or not isinstance(func, relax.Function):
                 continue
-            for var, value in _bound(func.body):
+            for var, value in bound_values(func.body):
                 if not isinstance(value, relax.Call) or value.op in regions or op_name(value) == COPY:
                     continue
                 if any(ty.vdevice is not None and key_of(ty.vdevice) in self._away for ty in tensors(var.ty)):
@@ -200,28 +191,14 @@ class _Places:
         }
         return relax.transform.Normalize()(IRModule(alone, attrs=made.attrs))
 
-    def _near_by(self, func: relax.Function, calls: Mapping[ir.GlobalVar, str]) -> relax.Function:
+    def _near_by(self, func: relax.Function, calls: Mapping[ir.GlobalVar, str]) -> ir.BaseFunc:
         def changed(call: relax.Call) -> relax.Call:
-            if op_name(call) == COPY:
-                bare = relax.Var("value", relax.TensorType((), "float32"))
-                copy = relax.op.to_vdevice(bare, self._place(call.attrs.dst_vdevice))
-                return relax.Call(call.op, call.args, copy.attrs, call.ty_args, ret_ty=call.ty)
             if isinstance(call.op, ir.GlobalVar) and call.op in calls:
                 return relax.call_pure_packed(calls[call.op], *call.args, ty_args=[call.ty])
             return call
 
-        return tvm_ffi.structural_map(func, [(relax.VDevice, self._place), (relax.Call, changed)])
+        called: relax.Function = tvm_ffi.structural_map(func, (relax.Call, changed))
+        return with_changed_devices(called, self._place)
 
     def _place(self, device: relax.VDevice) -> relax.VDevice:
         return self._near if key_of(device) in self._away else device
-
-
-def _bound(body: relax.Expr) -> Iterator[tuple[relax.Var, relax.Expr]]:
-    """The variables of a body and of its branches."""
-    for block in body.blocks if isinstance(body, relax.SeqExpr) else ():
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.If):
-                yield from _bound(binding.value.true_branch)
-                yield from _bound(binding.value.false_branch)
-            else:
-                yield binding.var, binding.value
