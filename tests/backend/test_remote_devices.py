@@ -108,7 +108,7 @@ def test_costs_of_a_region_are_measured_on_its_server(tmp_path: Path) -> None:
 
 
 @without_rpc
-def test_two_regions_share_the_only_server() -> None:
+def test_two_regions_and_two_programs_share_the_only_server() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((4, 8), "float32"))
     with builder.function("main", [x]):
@@ -122,10 +122,11 @@ def test_two_regions_share_the_only_server() -> None:
         builder.emit_func_output(out)
     with tracked() as tracker, served(tracker, ["board"]):
         device = RemoteDevice(tracker, "board", wait_seconds=PATIENCE)
-        mod = RunRemotely({"cpu:1": device}, options=QUICK)(builder.get())
-        program = uc.compile(mod, measure=False)
+        remote = RunRemotely({"cpu:1": device}, options=QUICK)
         right = np.tanh(np.tanh(X @ W) @ W)
-        np.testing.assert_allclose(program(X).numpy(), right, rtol=1e-4, atol=1e-5)
+        programs = [uc.compile(remote(builder.get()), measure=False) for _ in range(2)]
+        for program in programs:
+            np.testing.assert_allclose(program(X).numpy(), right, rtol=1e-4, atol=1e-5)
 
 
 def free_sizes() -> IRModule:

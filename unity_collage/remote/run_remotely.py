@@ -92,6 +92,7 @@ class RunRemotely:
         results = [_type_of(relax.Var("result", ty), gvar.name_hint) for ty in fields]
         name = f"{gvar.name_hint}_{uuid4().hex[:8]}"
         database = self.database if isinstance(self.database, CostDatabase) else CostDatabase(self.database)
+        device.close()  # its server may be the only one that can measure
         model = RemoteCost(database, tracker=device.tracker, key=device.key, wait_seconds=device.wait_seconds)
         with model as costs, Scratch("region") as folder:
             try:
