@@ -105,3 +105,12 @@ def test_channel_shuffle_is_one_copy():
         return x.reshape(1, 3, 8, 7, 7).transpose(0, 2, 1, 3, 4).reshape(1, 24, 7, 7)
 
     check(shuffle, expected, floats(1, 24, 7, 7), one_kernel=True)
+
+
+def test_a_chain_of_stages_that_read_twice_does_not_grow_to_a_power_of_two():
+    def chain(x):
+        for _ in range(20):
+            x = op.nn.leakyrelu(x, 0.9)
+        return x
+
+    check(chain, lambda x: np.where(x > 0, x, x * np.float32(0.9) ** 20), floats(3, 40), rtol=1e-5)

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
@@ -23,6 +23,9 @@ _WINDOW = 64
 """For windows up to this size, padding is inlined and decided again for each element of a window."""
 _CHEAP_REUSE = 4
 """How often an element of a cheap stage may be computed; that is cheaper than a pass over memory."""
+_LONG = 200
+"""The most nodes of an expression that is inlined more than once: a chain of stages that each read the one before
+twice would grow to a power of two."""
 
 
 def inlined_stages(func: Func) -> tuple[Func, tuple[Stage, ...]] | str:
@@ -64,6 +67,8 @@ def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | No
         return "its condition differs from lane to lane" if reduced and _chooses_by_lane(block) else None
     if expensive_calls(block.body):
         return "it is expensive and read more than once"
+    if len(nodes(block.body.value, ir.Expr)) > _LONG:
+        return "it is long and read more than once"
     if len(consumers) == 1 and _scales_what_is_summed(block, consumers[0]):
         return None
     if reuse <= _WINDOW and choices(block.body) and not _chooses_by_lane(block):

@@ -53,13 +53,17 @@ def quantized(
 
 
 def saturated(value: ir.Expr, shift: ir.Expr | None, dtype: str) -> ir.Expr:
-    """round(value) + shift within the range of ``dtype``, which has 16 bits at most; NaN gives the largest number."""
+    """round(value) + shift within the range of ``dtype``, which has 16 bits at most; NaN gives the lowest number.
+
+    Each operand occurs once: a chain of quantised steps would grow by each that is repeated.
+    """
     limits = np.iinfo(dtype)
-    low, high = number(int(limits.min), "float32"), number(int(limits.max), "float32")
+    low, high = int(limits.min), int(limits.max)
     rounded = tirx.nearbyint(value)
     moved = rounded if shift is None else rounded + shift
-    bounded = select(moved < high, moved, high)
-    return select(bounded > low, bounded, low).astype("int32").astype(dtype)
+    bounded = tirx.max(number(low, "float32"), tirx.min(number(high, "float32"), moved))
+    # x86 converts NaN, which both bounds keep, to the lowest number of 32 bits.
+    return tirx.max(bounded.astype("int32"), number(low, "int32")).astype(dtype)
 
 
 def dequantized(
