@@ -54,8 +54,8 @@ from .progress import shown
 from .runtime.custom_ops import CustomOps
 from .search.memory_bounded import MemoryGoal
 from .sessions import InferenceRuntime, available
-from .sizes.samples import described, free_dimensions, typical
-from .sizes.variants import in_order, varied, with_like
+from .sizes.samples import free_dimensions
+from .sizes.variants import in_order, one_plan, varied, with_like
 from .specs import PartitionSpec
 from .target import is_cuda
 
@@ -296,8 +296,8 @@ def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[I
     opaque = remarks_of(source.mod)
     if opaque and free_dimensions(source.mod["main"]):
         # Each variant would need sessions of its own.
-        told = f"one plan for all sizes, measured at {described(typical(source.mod['main']))}: it has opaque calls"
-        return with_like(source.mod), (*opaque, told)
+        liked = with_like(source.mod)
+        return liked, (*opaque, one_plan(liked, "it has opaque calls"))
     if opaque:
         return source.mod, opaque
     at = source.at

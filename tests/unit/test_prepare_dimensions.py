@@ -54,6 +54,20 @@ def test_a_result_of_unknown_size_is_cast_and_what_follows_has_its_size():
     assert size.same_as(casts[0].ty.shape.values[0])
 
 
+def test_a_value_that_the_model_casts_keeps_its_only_cast():
+    @R.function
+    def before(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        u = R.unique(x, sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=0)
+        v = R.match_cast(u, R.Tensor((T.max(n, 0),), "float32"))
+        return R.add(v, R.abs(v))
+
+    main = prepared(before)["main"]
+    assert not relax.analysis.free_symbolic_vars(main)
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    assert sum(isinstance(binding, relax.MatchCast) for binding in bindings) == 1
+
+
 def test_branches_read_the_dimensions_too():
     @R.function
     def before(x: R.Tensor(ndim=1, dtype="float32"), c: R.Tensor((), "bool")):

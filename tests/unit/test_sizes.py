@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -26,7 +26,7 @@ from unity_collage.lowering.build import finish, lower
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
-from unity_collage.sizes.samples import by_default, combined, members_of
+from unity_collage.sizes.samples import by_default, combined, members_of, typical
 from unity_collage.sizes.variants import varied, with_variants
 from unity_collage.target import host_target
 
@@ -358,3 +358,36 @@ def test_a_share_ends_before_the_budget(monkeypatch: pytest.MonkeyPatch) -> None
     with costs.sharing(0.5):
         assert not costs.is_budget_spent()
     assert not costs.is_budget_spent()
+
+
+def _with_free(shape: Sequence[Any], build: Any) -> IRModule:
+    builder = relax.BlockBuilder()
+    symbols = {name: tirx.Var(name, "int64") for name in shape if isinstance(name, str)}
+    x = relax.Var("x", relax.TensorType([symbols.get(size, size) for size in shape], "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(build(x)))
+    return builder.get()
+
+
+def _windows(x: relax.Var) -> relax.Expr:
+    return relax.op.nn.conv1d(x, relax.const(np.zeros((2, 3, 100), "float32")))
+
+
+def test_kernels_are_measured_at_sizes_that_the_model_can_have() -> None:
+    assert typical(_with_free((1, 3, "n"), _windows)["main"]) == {"n": 256}
+    squared = _with_free(("n", "m"), lambda x: relax.op.matmul(x, x))
+    assert typical(squared["main"]) == {"n": 1, "m": 1}
+
+
+def test_where_no_size_fits_nothing_is_measured() -> None:
+    fixed = _with_free(("n", "m", "k"), lambda x: relax.op.reshape(x, (7, 11, 13)))
+    mod, (remark,) = varied(fixed, {})
+    assert not like_of(mod["main"])
+    assert "no sizes were found that fit" in remark
+
+
+def test_variants_have_no_negative_sizes() -> None:
+    mod, remarks = with_variants(_with_free((1, 3, "n"), _windows), [{"n": 10}, {"n": 120}])
+    (variant,) = variants_in(mod)
+    assert sizes_of(mod[variant]) == {"n": 120}
+    assert not remarks

@@ -6,6 +6,7 @@ symbolic dimension. TVM has kernels for symbolic dimensions, not for unknown one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tvm import ir, relax, tirx
@@ -28,7 +29,7 @@ def with_dimensions(func: relax.Function, mod: IRModule) -> relax.Function:
         return func
     (plain,) = relax.transform.ToNonDataflow()(IRModule({"main": func})).functions.values()
     assert isinstance(plain, relax.Function)
-    changed = _Dimensions(mod).visit_expr(_with_cast_parameters(plain))
+    changed = _Dimensions(mod, _known_by_casts(plain)).visit_expr(_with_cast_parameters(plain))
     assert isinstance(changed, relax.Function)
     again = relax.Function(changed.params, changed.body, None, changed.is_pure, changed.attrs, changed.span)
     return relax.BlockBuilder(mod).normalize(again)
@@ -47,12 +48,20 @@ def with_kernels_of_unknown_size(mod: IRModule) -> IRModule:
 
 @mutator
 class _Dimensions(PyExprMutator):
-    """Casts every variable of unknown shape, and infers the types of later bindings again."""
+    """Casts every variable of unknown shape, and infers the types of later bindings again.
+
+    Not those that the function itself casts: TVM takes the sizes of two casts of one value for equal, and removes the
+    first cast, which defines its sizes.
+    """
+
+    def __init__(self, mod: IRModule, known: set[relax.Var]) -> None:
+        super().__init__(mod)
+        self._known = known
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         super().visit_var_binding_(binding)
         var, new = binding.var, self.visit_expr(binding.var)
-        if isinstance(new.ty, relax.TensorType) and _is_without(new.ty):
+        if isinstance(new.ty, relax.TensorType) and _is_without(new.ty) and var not in self._known:
             self.set_var_remap(var, self.builder_.match_cast(new, _with_symbols(new.ty, var.name)))
 
 
@@ -67,6 +76,25 @@ def _with_cast_parameters(func: relax.Function) -> relax.Function:
     head = relax.BindingBlock([relax.MatchCast(cast, param, cast.ty) for param, cast in casts.items()])
     whole = relax.SeqExpr([head, *body.blocks], body.body)
     return relax.Function(func.params, whole, func.ret_ty, func.is_pure, func.attrs, func.span)
+
+
+def _known_by_casts(func: relax.Function) -> set[relax.Var]:
+    """The variables that are only read by casts to types with a shape."""
+    bindings: list[relax.Binding] = []
+    cast: Counter[relax.Var] = Counter()
+    read: Counter[relax.Var] = Counter()
+
+    def count(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Var):
+            read[expr] += 1
+        elif isinstance(expr, relax.SeqExpr):
+            bindings.extend(binding for block in expr.blocks for binding in block.bindings)
+
+    relax.analysis.post_order_visit(func, count)
+    for binding in bindings:
+        if isinstance(binding, relax.MatchCast) and isinstance(binding.value, relax.Var):
+            cast[binding.value] += not _is_without(binding.ty)
+    return {var for var, times in cast.items() if times == read[var]}
 
 
 def _with_symbols(ty: relax.TensorType, name: str) -> relax.TensorType:

@@ -11,6 +11,8 @@ from tvm import ir, relax
 
 from ..errors import ModelError
 from ..graph.multiples import multiples
+from ..graph.shapes import shape_of
+from ..graph.variants import at_sizes
 
 Samples = Mapping[str, Sequence[int] | Mapping[int, float]]
 """Sizes by the name of a dimension; a ``range`` stands for some of its members, a mapping has weights of the sizes."""
@@ -35,6 +37,11 @@ _UNKNOWN, _OF_IMAGES = 64, 224
 """The sizes at which kernels are measured along unknown dimensions. The second is for dimensions after the second axis,
 which are the height or width of an image.
 """
+
+_OTHERS = (1, 16, 64, 256)
+"""Sizes that are tried for all free dimensions where a model cannot have the typical ones."""
+_MOST_ELEMENTS = 2**26
+"""The most elements of the inputs at sizes that are tried."""
 
 
 def combined(samples: Samples) -> list[Sizes]:
@@ -122,20 +129,43 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
 
     The middle one of the samples where the dimension has some, else of the likely ones. Where no sizes are likely, a
-    batch is 1, and the height or width of an image 224.
+    batch is 1, and the height or width of an image 224. If ``main`` cannot have these sizes, as one with a window that
+    is longer, or whose open dimension is that of a fixed one, the first of other sizes that it can have. Empty if there
+    are none: then no kernel is measured.
     """
-    given = list(samples)
+    given, free = list(samples), free_dimensions(main)
     likely, of = by_default(main), multiples(main)
 
     def middle(name: str, axes: set[int]) -> int:
         guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 else _UNKNOWN
         sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name)
-        if not sizes:
-            unit = of.get(name, 1)
-            return max(guess // unit, 1) * unit
-        return sizes[len(sizes) // 2]
+        return sizes[len(sizes) // 2] if sizes else at_least(guess, name)
 
-    return {name: middle(name, axes) for name, axes in free_dimensions(main).items()}
+    def at_least(size: int, name: str) -> int:
+        unit = of.get(name, 1)
+        return max(size // unit, 1) * unit
+
+    first = {name: middle(name, axes) for name, axes in free.items()}
+    equal = ({name: at_least(size, name) for name in free} for size in _OTHERS)
+    return next((sizes for sizes in (first, *equal) if _can_have(main, sizes)), {}) if free else {}
+
+
+def _can_have(main: relax.Function, sizes: Sizes) -> bool:
+    """Whether all types of ``main`` fit these sizes, and its inputs are of a size that can be tried."""
+    try:
+        fixed = at_sizes(main, sizes)
+    except Exception:  # TVM's own errors: types that do not fit these sizes
+        return False
+    of_inputs = [math.prod(shape_of(param) or (1,)) for param in fixed.params]
+    return sum(of_inputs) <= _MOST_ELEMENTS and not has_negative_size(fixed)
+
+
+def has_negative_size(func: relax.Function) -> bool:
+    """Whether a value has a negative size: TVM gives one to a window beyond the end."""
+    variables: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func, variables.append)
+    shapes = (shape_of(var) for var in variables if isinstance(var, relax.Var))
+    return any(size < 0 for shape in shapes for size in shape or ())
 
 
 def _is_length(main: relax.Function, name: str) -> bool:

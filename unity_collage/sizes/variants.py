@@ -28,7 +28,16 @@ from ..plan.ranges import BEYOND, OF_NONE
 from ..tvm_private import give_type
 from .merge import MergedModules
 from .parts import axes_in_parts, for_none, two_parts, with_axes
-from .samples import Samples, Sizes, by_default, combined, described, free_dimensions, typical
+from .samples import (
+    Samples,
+    Sizes,
+    by_default,
+    combined,
+    described,
+    free_dimensions,
+    has_negative_size,
+    typical,
+)
 from .switch import dims_of, switch
 from .weights import Weighted, weighted
 
@@ -62,9 +71,8 @@ def varied(mod: IRModule, samples: Samples, at: At | None = None) -> tuple[IRMod
         return with_variants(mod, chosen, at, samples) if chosen else (with_like(mod), ())
     likely = by_default(main)
     if not likely:
-        return with_like(mod), (
-            f"one plan for all sizes, measured at {described(typical(main))}: shapes= or --shape give others",
-        )
+        liked = with_like(mod)
+        return liked, (one_plan(liked, "shapes= or --shape give others"),)
     return with_variants(mod, combined(likely), at)
 
 
@@ -140,7 +148,8 @@ def with_like(mod: IRModule) -> IRModule:
     plan.
     """
     main = mod["main"]
-    measured = main.with_attr(LIKE, typical(main))
+    like = typical(main)
+    measured = main.with_attr(LIKE, like) if like else main
     possible = [sizes for sizes in combined(by_default(main)) if _can_have(mod, sizes)]
     if len(possible) > 1:
         measured = with_range(measured, weighted(possible, {}))
@@ -150,12 +159,25 @@ def with_like(mod: IRModule) -> IRModule:
     )
 
 
+def one_plan(mod: IRModule, why: str) -> str:
+    """The remark on a module of :func:`with_like`: the sizes at which its kernels are measured, and ``why`` no others.
+
+    ``why`` is not said if no sizes were found that the model can have.
+    """
+    like = like_of(mod["main"])
+    if not like:
+        return (
+            "one plan for all sizes; no sizes were found that fit: shapes= or --shape give some to measure at"
+        )
+    return f"one plan for all sizes, measured at {described(like)}: {why}"
+
+
 def _can_have(mod: IRModule, sizes: Sizes) -> bool:
     try:
-        bound(mod)(sizes)
+        made = bound(mod)(sizes)["main"]
     except Exception:  # TVM's own errors: types that do not fit these sizes
         return False
-    return True
+    return isinstance(made, relax.Function) and not has_negative_size(made)
 
 
 def _typed_main(mod: IRModule) -> ir.GlobalVar:
@@ -186,6 +208,8 @@ def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.F
     for param, symbolic in zip(func.params, main.params, strict=True):
         if not _fits(param.ty, symbolic.ty, sizes):
             raise ModelError(f"{param.name} is {param.ty}, and {symbolic.ty} otherwise")
+    if has_negative_size(func):
+        raise ModelError("a window would be longer than what it moves over")
     func = func.without_attr("global_symbol").with_attr(SIZES, dict(sizes))
     left = typical(func)
     return (func.with_attr(LIKE, left) if left else func), mod
