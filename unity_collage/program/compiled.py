@@ -373,7 +373,9 @@ class Program(Shown):
         except CollageError:
             raise
         except Exception as error:  # kernels of libraries raise errors of many kinds, which become the reason
-            raise CollageError(f"the program failed: {first_line(error)}") from error
+            told = first_line(error)
+            why = "the sizes of its inputs do not fit each other: " if "match_cast" in told else ""
+            raise CollageError(f"the program failed: {why}{told}") from error
         if self.signature is not None and self.signature.shared:
             return with_own_memory(found, self.signature.shared, self._memory)
         return found

@@ -211,3 +211,9 @@ def test_activations_of_onnxruntime(op, feeds):
 def test_tensors_without_elements(size):
     feeds = {"a": np.zeros((size, 3), "float32"), "b": np.ones((1, 3), "float32")}
     assert run(one_node("Pow", feeds), feeds)[0].shape == (size, 3)
+
+
+def test_a_clip_with_several_bounds_is_refused() -> None:
+    feeds = {"x": _FLOATS, "low": np.zeros(3, "float32")}
+    with pytest.raises(ModelError, match="min has 3 elements"):
+        run(one_node("Clip", feeds, opset=13, constant=["low"]), {"x": _FLOATS})

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_case
 import pytest
 
@@ -166,3 +167,79 @@ def test_range(start: Any, limit: Any, delta: Any) -> None:
 def test_one_hot(constant: list[str], axis: int) -> None:
     inputs = {"i": np.int64([[0, -1], [4, -5], [2, 1]]), "depth": np.array(5.0, "float32")}
     _check("OneHot", {**inputs, "values": np.float32([0.5, 2])}, opset=11, constant=constant, axis=axis)
+
+
+FITTING: dict[str, tuple[str, dict[str, np.ndarray], list[str], dict[str, Any], Any]] = {
+    "a split": ("Split", {"x": X, "split": np.int64((1, 1))}, ["split"], {"x": ["n", 3, 4]}, (3, 3, 4)),
+    "the rest of a reshape": (
+        "Reshape",
+        {"x": X, "shape": np.int64((-1, 8))},
+        ["shape"],
+        {"x": ["n", 3, "m"]},
+        (1, 3, 4),
+    ),
+    "all sizes of a reshape": (
+        "Reshape",
+        {"x": X, "shape": np.int64((6, 4))},
+        ["shape"],
+        {"x": ["n", 3, 4]},
+        (3, 3, 4),
+    ),
+    "a computed reshape": ("Reshape", {"x": X, "shape": np.int64((4, 6))}, [], {}, (4, 3, 4)),
+    "a removed axis": (
+        "Squeeze",
+        {"x": X[:1], "axes": np.int64((0,))},
+        ["axes"],
+        {"x": ["n", 3, 4]},
+        (2, 3, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FITTING)
+def test_free_sizes_that_do_not_fit_end_the_program(case: str) -> None:
+    op, inputs, constant, dims, other = FITTING[case]
+    outputs = 2 if op == "Split" else 1
+    model = onnx_case.one_node(op, inputs, outputs, constant=constant, dims=dims)
+    feeds = {name: array for name, array in inputs.items() if name not in constant}
+    onnx_case.check(model, feeds)
+    call = onnx_case.prepared(model)
+    wrong = feeds | {"x": np.zeros(other, "float32")} if dims else feeds | {"shape": np.int64((4, 7))}
+    with pytest.raises(Exception, match="match_cast"):
+        call(wrong)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "good", "bad"),
+    [
+        (["n", 3, 4], ["m", 4, 5], ((2, 3, 4), (1, 4, 5)), ((2, 3, 4), (3, 4, 5))),
+        (["n", 3, "k"], ["m", "j", 5], ((1, 3, 4), (3, 4, 5)), ((3, 3, 4), (3, 6, 5))),
+        (["k"], [4, 5], ((4,), (4, 5)), ((3,), (4, 5))),
+        ([2, 3, 4], ["j"], ((2, 3, 4), (4,)), ((2, 3, 4), (5,))),
+    ],
+)
+def test_products_of_free_sizes(left: Any, right: Any, good: Any, bad: Any) -> None:
+    feeds = {
+        name: rng.standard_normal(shape).astype("float32") for name, shape in zip("ab", good, strict=True)
+    }
+    model = onnx_case.one_node("MatMul", feeds, dims={"a": left, "b": right})
+    onnx_case.check(model, feeds)
+    with pytest.raises(Exception, match="match_cast"):
+        onnx_case.prepared(model)(
+            {name: np.zeros(shape, "float32") for name, shape in zip("ab", bad, strict=True)}
+        )
+
+
+def test_no_axes_are_all_axes_of_size_1() -> None:
+    _check("Squeeze", {"x": X[:, None], "axes": np.zeros(0, "int64")}, constant=["axes"])
+
+
+def test_a_cast_of_sizes_has_its_type() -> None:
+    nodes = [
+        onnx.helper.make_node("Shape", ["x"], ["sizes"]),
+        onnx.helper.make_node("Cast", ["sizes"], ["y"], to=onnx.TensorProto.INT32),
+    ]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 4])
+    graph = onnx.helper.make_graph(nodes, "g", [x], [onnx.helper.make_empty_tensor_value_info("y")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10)
+    onnx_case.check(model, {"x": X})

@@ -13,6 +13,7 @@ from typing import Any
 from tvm import ir, relax, te, tirx
 
 from ...graph.free_sizes import Size, size_of
+from .equal_sizes import require_equal
 from .node import OnnxNode
 from .symbolic import are_equal
 from .values import Dim, Value
@@ -64,6 +65,45 @@ def aligned(node: OnnxNode) -> Sequence[Value | None]:
         return node.inputs
     common = common_sizes(node, columns)
     return [_expanded(node, value, shape, common) for value, shape in zip(values, padded, strict=True)]
+
+
+def aligned_for_product(node: OnnxNode) -> tuple[relax.Expr, relax.Expr]:
+    """The operands of a matrix product, of equal inner sizes and equal sizes of batches.
+
+    The program ends with an error where sizes do not fit when it runs.
+    """
+    a, b = (_with_inner_size(node, place) for place in (0, 1))
+    rank = max(a.rank, b.rank) - 2
+    if min(a.rank, b.rank) < 2 or rank < 1:
+        return a.tensor(node.builder), b.tensor(node.builder)
+    padded = [[1] * (rank + 2 - value.rank) + value.shape for value in (a, b)]
+    columns = [distinct([shape[axis] for shape in padded]) for axis in range(rank)]
+    if all(len(column) < 2 or not _is_open(column) for column in columns):
+        return a.tensor(node.builder), b.tensor(node.builder)
+    common = common_sizes(node, columns)
+    pairs = zip((a, b), padded, strict=True)
+    made = [_expanded(node, value, shape, [*common, *shape[-2:]]) for value, shape in pairs]
+    return made[0].tensor(node.builder), made[1].tensor(node.builder)
+
+
+def _with_inner_size(node: OnnxNode, place: int) -> Value:
+    """An operand of a matrix product, whose inner size is that of the other one."""
+    value, other = node.value(place), node.value(1 - place)
+    if min(value.rank, other.rank) < 1:
+        return value
+    own, wanted = (-2 if place and value.rank > 1 else -1), (-1 if place or other.rank < 2 else -2)
+    size, want = value.shape[own], other.shape[wanted]
+    # Numbers stay, and of two free sizes that of the first operand.
+    if (
+        isinstance(size, int)
+        or (place == 0 and not isinstance(want, int))
+        or are_equal(size, want) is not None
+    ):
+        return value
+    require_equal(node, [(size, want)])
+    shape = list(value.shape)
+    shape[own] = want
+    return Value(value.dtype, expr=node.reshaped(value.tensor(node.builder), shape))
 
 
 def _at_axis(node: OnnxNode) -> Value:
@@ -174,7 +214,8 @@ def equal_but_along(node: OnnxNode, axis: int, places: Sequence[int]) -> list[re
 
     They have the sizes of the first one, in the form that the next operators know.
     """
-    wanted, parts, checks = node.shape(places[0]), [node[place] for place in places], []
+    wanted, parts = node.shape(places[0]), [node[place] for place in places]
+    checks: list[tuple[Dim, Dim]] = []
     for number, place in enumerate(places[1:], 1):
         shape = node.shape(place)
         pairs = [
@@ -182,15 +223,10 @@ def equal_but_along(node: OnnxNode, axis: int, places: Sequence[int]) -> list[re
             for k, (have, want) in enumerate(zip(shape, wanted, strict=True))
             if k != axis and are_equal(have, want) is None
         ]
-        for pair in pairs:
-            have, want = (node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in pair)
-            checks.append(node.emit(relax.op.subtract(have, want)))
+        checks += pairs
         if pairs:
             parts[number] = node.reshaped(parts[number], [*wanted[:axis], shape[axis], *wanted[axis + 1 :]])
-    if checks:
-        found = node.emit(relax.op.concat(checks, 0)) if len(checks) > 1 else checks[0]
-        zeros = [tirx.const(0, "int64")] * len(checks)
-        node.builder.match_cast(node.emit(relax.op.tensor_to_shape(found)), relax.ShapeType(zeros))
+    require_equal(node, checks)
     return parts
 
 

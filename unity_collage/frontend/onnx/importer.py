@@ -153,7 +153,8 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     """The versions of operator sets by domain; raises ModelError for versions that are not supported."""
     if not model.HasField("graph"):
         raise ModelError("the file has no graph")
-    opsets = {_standard(opset.domain): opset.version for opset in model.opset_import}
+    opsets = {"com.microsoft": 1}  # its only version, which some files do not name
+    opsets |= {_standard(opset.domain): opset.version for opset in model.opset_import}
     version, newest = opsets.get("", 0), onnx.defs.onnx_opset_version()
     if not version and any(not _standard(node.domain) for node in model.graph.node):
         raise ModelError("the model does not say which version of ONNX's operators it uses")

@@ -55,6 +55,8 @@ class InputSizes:
 
 def _parsed(text: str) -> ast.Expression | None:
     """The tree of a sum, difference, product or quotient of names and numbers; None for other texts."""
+    if re.search(r"\b\d+[A-Za-z_]", text):  # a name such as 1_2, which Python reads as 12
+        return None
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -176,9 +178,12 @@ def _has_shape(value: onnx.ValueInfoProto) -> bool:
 
 
 def _declared(value: onnx.ValueInfoProto) -> Iterator[int | str]:
-    """The dimensions of an input in the file: numbers, or names; dimensions without a name get one of their own."""
+    """The dimensions of an input in the file: numbers, or names; dimensions without a name get one of their own.
+
+    A size of 0 or below is open, as for ONNX Runtime: exporters write it for a batch of any size.
+    """
     for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
+        if dim.dim_value > 0:
             yield dim.dim_value
         elif dim.dim_param.strip() in _UNNAMED or not dim.HasField("dim_param"):
             yield f"{value.name}_{axis}"

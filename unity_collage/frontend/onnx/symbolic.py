@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, sym, tirx
 
+from .arrays import dtype_of
 from .node import OnnxNode
 from .values import Value
 
@@ -25,7 +26,10 @@ def continued(node: OnnxNode) -> list[Value] | None:
     found = rule(node, [value.known if value is not None else None for value in node.inputs])
     if found is None:
         return None
-    dtype = next(value.dtype for value in node.inputs if value is not None and value.numbers is None)
+    if node.op == "Cast":
+        dtype = dtype_of(node.required("to"))
+    else:
+        dtype = next(value.dtype for value in node.inputs if value is not None and value.numbers is None)
     return [_of(array, dtype) for array in (found if isinstance(found, list) else [found])]
 
 
@@ -138,7 +142,7 @@ def _reshape(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
 
 def _cast(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     # Sizes fit into 32 bits in practice; a program with larger sizes could not allocate its tensors.
-    return operands[0] if node.required("to") in (6, 7) else None
+    return operands[0] if dtype_of(node.required("to")) in ("int32", "int64") else None
 
 
 def _where(_node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:

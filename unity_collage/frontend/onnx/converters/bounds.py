@@ -22,6 +22,9 @@ def _clip(node: OnnxNode) -> Converted:
         low, high = (node.attribute(name, default) for name, default in (("min", -inf), ("max", inf)))
         return _within(node, -inf if low <= -_LARGEST else low, inf if high >= _LARGEST else high)
     known = [node.numbers(position) for position in (1, 2)]
+    for name, bound in zip(("min", "max"), known, strict=True):
+        if bound is not None and bound.size != 1:
+            node.refuse(f"{name} has {bound.size} elements, and the standard takes one number")
     if any(node.has(position) and known[position - 1] is None for position in (1, 2)):
         return _of_operands(node)
     low, high = (None if bound is None else bound.reshape(-1)[0] for bound in known)

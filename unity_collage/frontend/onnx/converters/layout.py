@@ -8,6 +8,7 @@ from typing import Any
 from tvm import ir, relax, te, tirx
 
 from ..broadcasting import equal_but_along
+from ..equal_sizes import require_equal
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, is_empty, product, simple
@@ -44,6 +45,7 @@ def _split(node: OnnxNode) -> Converted:
         node.refuse(f"it has {count} results, and split has {len(sizes)} sizes")
     if all(isinstance(size, int) for size in (*sizes, total)):
         return _static_parts(node, axis, [int(size) for size in sizes if isinstance(size, int)])
+    require_equal(node, [(simple(_sum(sizes)), total)])
     begins = [product([]) if n == 0 else simple(_sum(sizes[:n])) for n in range(count)]
     shape = node.shape()
     return [
@@ -150,7 +152,11 @@ def _space_to_depth(node: OnnxNode) -> Converted:
 def _divided(node: OnnxNode, size: Dim, divisor: int, what: str) -> Dim:
     if isinstance(size, int) and size % divisor:
         node.refuse(f"its {what} {size} is not a multiple of {divisor}")
-    return simple(size // divisor) if isinstance(size, ir.Expr) else size // divisor
+    if not isinstance(size, ir.Expr):
+        return size // divisor
+    less = simple(size // divisor)
+    require_equal(node, [(simple(less * divisor), size)])
+    return less
 
 
 CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {

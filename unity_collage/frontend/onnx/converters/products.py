@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
+from ..broadcasting import aligned_for_product
 from ..node import Converted, OnnxNode
 from .precise import dtype_of, is_narrow, narrowed, rank_of
 
 
 def _matmul(node: OnnxNode) -> Converted:
-    return narrowed(node, product(node[0], node[1]), node.dtype())
+    return narrowed(node, product(*aligned_for_product(node)), node.dtype())
 
 
 def product(a: relax.Expr, b: relax.Expr) -> relax.Call:

@@ -57,18 +57,24 @@ def results(node: OnnxNode, function: Callable[..., Any], count: int, *args: Any
     return [node.emit(relax.TupleGetItem(found, n)) for n in range(count)]
 
 
-def sizes_of(node: OnnxNode, vector: relax.Expr) -> list[Dim]:
-    """The elements of a vector of int64 of known length, as symbolic sizes."""
-    fresh = [node.importer.fresh_size() for _ in range(fixed(node.dims(vector)[0]))]
-    if fresh:
+def sizes_of(node: OnnxNode, vector: relax.Expr, zeros: int = 0) -> list[Dim]:
+    """The elements of a vector of int64 of known length, as symbolic sizes.
+
+    The last ``zeros`` elements are checks, not sizes: the program ends with an error where one is not 0.
+    """
+    fresh = [node.importer.fresh_size() for _ in range(fixed(node.dims(vector)[0]) - zeros)]
+    if fresh or zeros:
         shape = node.emit(relax.op.tensor_to_shape(vector))
-        node.builder.match_cast(shape, relax.ShapeType(fresh))
+        checked = [tirx.const(0, "int64")] * zeros
+        node.builder.match_cast(shape, relax.ShapeType([*fresh, *checked]))
     return fresh
 
 
-def run_time_sizes(node: OnnxNode, elements: Callable[..., Sequence[Any]], *args: Any) -> list[Dim]:
-    """Symbolic sizes for the scalars ``elements(*args)``, which a kernel computes."""
-    return sizes_of(node, computed(node, lambda *given: vector(elements(*given)), *args))
+def run_time_sizes(
+    node: OnnxNode, elements: Callable[..., Sequence[Any]], *args: Any, zeros: int = 0
+) -> list[Dim]:
+    """Symbolic sizes for the scalars ``elements(*args)``, which a kernel computes; :func:`sizes_of` has ``zeros``."""
+    return sizes_of(node, computed(node, lambda *given: vector(elements(*given)), *args), zeros)
 
 
 def vector(elements: Sequence[Any]) -> te.Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from ..broadcasting import common_sizes, distinct
+from ..equal_sizes import require_equal
 from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim, Value
@@ -92,11 +93,13 @@ def _with_inferred(node: OnnxNode, shape: Sequence[Dim], sizes: Sequence[Dim]) -
     if not open_axes:
         if are_equal(given, total) is False:
             node.refuse(f"it makes {given} elements out of {total}")
+        require_equal(node, [(given, total)])
         return list(sizes)
     if isinstance(given, int) and isinstance(total, int) and (given == 0 or total % given):
         node.refuse(f"no size in place of -1 makes {total} elements out of multiples of {given}")
     inferred = list(sizes)
     inferred[open_axes[0]] = _quotient(shape, sizes, total, given)
+    require_equal(node, [(product(inferred), total)])
     return inferred
 
 
@@ -121,6 +124,7 @@ def _run_time_shape(node: OnnxNode, keeps_zero: bool) -> list[Dim]:
     """The sizes by an operand that the program computes; -1 and 0 are resolved by a kernel."""
     rank = _length(node, 1)
     if rank == 0:
+        require_equal(node, [(product(node.shape()), 1)])
         return []
 
     def elements(wanted: te.Tensor, shape: list[Any]) -> list[Any]:
@@ -134,9 +138,13 @@ def _run_time_shape(node: OnnxNode, keeps_zero: bool) -> list[Dim]:
         for size in sizes:
             given = given * tirx.Select(size == -1, _int64(1), size)
         inferred = tirx.floordiv(total, tirx.max(given, _int64(1)))
-        return [tirx.Select(size == -1, inferred, size) for size in sizes]
+        found = [tirx.Select(size == -1, inferred, size) for size in sizes]
+        made = _int64(1)
+        for size in found:
+            made = made * size
+        return [*found, total - made]
 
-    return run_time_sizes(node, elements, _int64_operand(node, 1), node.shape())
+    return run_time_sizes(node, elements, _int64_operand(node, 1), node.shape(), zeros=1)
 
 
 def _length(node: OnnxNode, position: int) -> int:
@@ -164,7 +172,7 @@ def _squeeze(node: OnnxNode) -> Converted:
     if node.has(1) and node.numbers(1) is None and "axes" not in node.attributes:
         return reshaped(node, node[0], _squeezed_at_run_time(node, shape))
     axes = node.integers("axes", 1)
-    if axes is None:
+    if not axes:  # all axes of size 1, also for an empty list, as in ONNX Runtime
         if not all(isinstance(dim, int) for dim in shape):
             node.refuse(
                 "it has no axes, and which sizes are 1 is not known; fix them with shapes= or --shape"
@@ -174,6 +182,7 @@ def _squeeze(node: OnnxNode) -> Converted:
     wrong = [str(shape[axis]) for axis in axes if isinstance(shape[axis], int) and shape[axis] != 1]
     if wrong:
         node.refuse(f"it removes an axis of size {wrong[0]}; only axes of size 1 can be removed")
+    require_equal(node, [(shape[axis], 1) for axis in axes])
     return reshaped(node, node[0], [dim for axis, dim in enumerate(shape) if axis not in axes])
 
 

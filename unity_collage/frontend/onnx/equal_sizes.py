@@ -1,0 +1,29 @@
+"""Sizes that have to be equal, where only the program knows whether they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvm import relax, tirx
+
+from .node import OnnxNode
+from .symbolic import are_equal
+from .values import Dim
+
+
+def require_equal(node: OnnxNode, pairs: Iterable[tuple[Dim, Dim]]) -> None:
+    """Ends the program with an error where the sizes of a pair differ; nothing for pairs that are certainly equal.
+
+    Kernels read and write by the sizes that follow, also beyond the end of a tensor.
+    """
+    checks: list[relax.Expr] = []
+    for pair in pairs:
+        if are_equal(*pair):
+            continue
+        # On tensors: TVM would simplify a difference of symbolic sizes.
+        have, want = (node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in pair)
+        checks.append(node.emit(relax.op.subtract(have, want)))
+    if checks:
+        found = node.emit(relax.op.concat(checks, 0)) if len(checks) > 1 else checks[0]
+        zeros = [tirx.const(0, "int64")] * len(checks)
+        node.builder.match_cast(node.emit(relax.op.tensor_to_shape(found)), relax.ShapeType(zeros))
