@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+from ..errors import CollageError
 from ..search.auto import solve
 from .candidates import OURS, Choice, ids_of, problems_of
 from .comparison import Comparison
@@ -31,13 +32,16 @@ def add_entrants(
     """Build and load the programs of all plans that may be the fastest, and the fastest program of ``before``.
 
     ``plans``: each with its seconds by the costs of its kernels. After ours those come first that are most likely to
-    be faster. A program is left out if building it would exceed the time limit. ``corrects``: whether our program is
+    be faster. A program is left out if building it would exceed the time limit. Raises CollageError if ours does not
+    end on the inputs, as a loop may not. ``corrects``: whether our program is
     planned again if it takes far longer than its kernels cost.
     """
     builder, settings = comparison.builder, comparison.settings
     ours, least = plans[OURS]
     begin = time.monotonic()
-    comparison.add_built(OURS, ours, lambda: builder.searched(builder.costed))
+    runs = comparison.add_built(OURS, ours, lambda: builder.searched(builder.costed))
+    if not runs and comparison.worker.was_silent:  # so would be the others
+        raise CollageError(f"the program does not end on drawn inputs: {comparison.programs[OURS].reason}")
     clock = _Clock(settings.build_seconds, time.monotonic() - begin)
     if before is not None and before != ours:
         comparison.add(BEFORE, before)

@@ -21,12 +21,13 @@ from .. import runtime
 from ..annotations import PLAN
 from ..cost.model import CostModel
 from ..errors import CollageError, first_line
+from ..graph.variants import has_loop
 from ..machine.load import LoadWatch
 from ..plan.comparison import Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
 from ..profile.inputs import input_sets, samples_of
 from ..profile.kernels import KernelProfiler
-from ..profile.programs import ProgramWorker
+from ..profile.programs import TIMEOUT_SECONDS, ProgramWorker
 from ..search.auto import solve
 from ..search.ties import with_ties_broken
 from .breeding import Breeding, bred
@@ -40,6 +41,9 @@ from .records import Records, choice_of, described, records_of
 from .settings import BY_DEFAULT, Refined, Refinement, Tell
 
 LOGGER = logging.getLogger(__name__)
+
+LOOP_SECONDS = 20.0
+"""How long a program with a loop may run on drawn inputs, for which the loop may have no end."""
 
 
 def refined(
@@ -67,16 +71,16 @@ def refined(
     watch = LoadWatch()
     sets = input_sets(builder.imported)
     is_of_one_size = not samples_of(builder.imported)
-    with ProgramWorker(sets, runtime.num_threads(), model=builder.imported) as worker:
+    limit = LOOP_SECONDS if has_loop(builder.imported) else TIMEOUT_SECONDS
+    with ProgramWorker(sets, runtime.num_threads(), limit, builder.imported) as worker:
         comparison = Comparison(builder, settings, worker, tell)
-        add_entrants(
-            comparison, plans, None if records is None else records.before(), corrects=is_of_one_size
-        )
-        if is_of_one_size and not model.is_budget_spent():
-            learn(comparison, priority)
-        if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
-            breed(comparison, settings.breeding)
+        before = None if records is None else records.before()
         try:
+            add_entrants(comparison, plans, before, corrects=is_of_one_size)
+            if is_of_one_size and not model.is_budget_spent():
+                learn(comparison, priority)
+            if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
+                breed(comparison, settings.breeding)
             winner, result = comparison.finish(lambda: watch.load().is_busy)
         except CollageError as error:
             if not settings.is_optional:

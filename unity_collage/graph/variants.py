@@ -92,6 +92,12 @@ def alone(mod: IRModule, variant: str) -> IRModule:
     return IRModule({ir.GlobalVar("main"): main, **called}, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
+def has_loop(mod: IRModule) -> bool:
+    """Whether a function of ``mod`` calls itself, or one that calls it."""
+    functions = [func for func in mod.functions.values() if isinstance(func, relax.Function)]
+    return any(mod[gvar].same_as(func) for func in functions for gvar in reached(func, mod))
+
+
 def reached(func: relax.Function, mod: IRModule) -> list[ir.GlobalVar]:
     """The functions of ``mod`` that ``func`` calls, and those that they call."""
     seen: dict[ir.GlobalVar, None] = {}

@@ -67,6 +67,8 @@ class Child:
         """What the process is or was busy with."""
         self.suspect: str | None = None
         """The key that the stage is about, if there is one."""
+        self.was_silent = False
+        """Whether the last question was not answered within the limit."""
 
     def start(self) -> None:
         """Start the process if it does not run, without waiting until it is ready."""
@@ -76,9 +78,11 @@ class Child:
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """The child's reply. When it ends, or is silent for longer than the limit, the reply has a ``reason``."""
+        self.was_silent = False
         try:
             return next(self.messages(request))
         except NoAnswer as error:
+            self.was_silent = error.is_silent
             return {"reason": str(error)}
 
     def messages(self, request: Mapping[str, Any]) -> Iterator[Message]:

@@ -66,6 +66,11 @@ class ProgramWorker:
         library_file.export(executable, path, facts, is_linked=False)
         return self._load(name, path)
 
+    @property
+    def was_silent(self) -> bool:
+        """Whether the last program did not end within the time limit."""
+        return self._child.was_silent
+
     def remove(self, name: str) -> None:
         """Drop a program and free its memory; does nothing if it could not be loaded."""
         path = self._paths.pop(name, None)
