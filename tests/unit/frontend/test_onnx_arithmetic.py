@@ -213,6 +213,12 @@ def test_tensors_without_elements(size):
     assert run(one_node("Pow", feeds), feeds)[0].shape == (size, 3)
 
 
+def test_images_are_scaled() -> None:
+    x = np.random.default_rng(3).random((2, 3, 4, 5), "float32")
+    want = x * np.float32(0.5) + np.float32([1, 2, 3]).reshape(3, 1, 1)
+    check(one_node("ImageScaler", {"x": x}, opset=7, scale=0.5, bias=[1.0, 2.0, 3.0]), {"x": x}, want=[want])
+
+
 def test_a_clip_with_several_bounds_is_refused() -> None:
     feeds = {"x": _FLOATS, "low": np.zeros(3, "float32")}
     with pytest.raises(ModelError, match="min has 3 elements"):

@@ -44,6 +44,32 @@ def refusal(made: onnx.ModelProto) -> str:
     return str(raised.value)
 
 
+def test_nodes_may_stand_in_any_order() -> None:
+    nodes = [
+        helper.make_node("Exp", ["b"], ["y"]),
+        helper.make_node("Abs", ["y"], ["unused"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("Relu", ["x"], ["a"]),
+    ]
+    assert steps(model(nodes)) == ["nn.relu", "negative", "exp"]
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Tanh", ["late"], ["r"])], "t", [], [helper.make_empty_tensor_value_info("r")]
+        ),
+        helper.make_graph(
+            [helper.make_node("Neg", ["late"], ["r"])], "e", [], [helper.make_empty_tensor_value_info("r")]
+        ),
+    ]
+    decided = helper.make_node("If", ["yes"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    late = helper.make_node("Sqrt", ["x"], ["late"])
+    assert steps(model([decided, late], weights={"yes": np.array(True)})) == ["sqrt", "tanh"]
+
+
+def test_a_cycle_is_refused() -> None:
+    nodes = [helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Add", ["b", "x"], ["a"])]
+    assert "no node before computes" in refusal(model([*nodes, helper.make_node("Exp", ["b"], ["y"])]))
+
+
 def test_arithmetic_of_known_shapes_leaves_nothing() -> None:
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),

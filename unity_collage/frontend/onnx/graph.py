@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -258,13 +259,33 @@ def _resolved(
 
 
 def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """The nodes that ``outputs`` depend on, in the order of ``nodes``."""
-    needed, kept = set(outputs), []
-    for proto in reversed(nodes):
-        if needed.intersection(name for name in proto.output if name):
-            kept.append(proto)
-            needed.update(_read(proto))
-    return kept[::-1]
+    """The nodes that ``outputs`` depend on, each behind those that it reads, else in the order of ``nodes``.
+
+    The standard asks for such an order, and not every tool keeps it. Nodes of a cycle are left out.
+    """
+    made = {name: n for n in reversed(range(len(nodes))) for name in nodes[n].output if name}
+    needed, pending = set[int](), [made[name] for name in outputs if name in made]
+    before: dict[int, set[int]] = {}
+    while pending:
+        node = pending.pop()
+        if node not in needed:
+            needed.add(node)
+            before[node] = {made[name] for name in _read(nodes[node]) if name in made} - {node}
+            pending += before[node]
+    behind: dict[int, list[int]] = {node: [] for node in needed}
+    for node, read in before.items():
+        for each in read:
+            behind[each].append(node)
+    ready = sorted(node for node in needed if not before[node])
+    found: list[onnx.NodeProto] = []
+    while ready:
+        node = heappop(ready)
+        found.append(nodes[node])
+        for each in behind[node]:
+            before[each].discard(node)
+            if not before[each]:
+                heappush(ready, each)
+    return found
 
 
 def _read(proto: onnx.NodeProto) -> Iterable[str]:

@@ -113,9 +113,17 @@ def _shift(node: OnnxNode) -> Converted:
     return pointwise(node, "bit_shift", shifted, node[0], node[1])
 
 
+def _image_scaler(node: OnnxNode) -> Converted:
+    """x * scale + bias, with a bias for each channel: withdrawn, and still in files of old exporters."""
+    scaled = node.emit(relax.op.multiply(node[0], node.constant(node.attribute("scale", 1.0), node.dtype())))
+    bias = node.constant(node.required("bias"), node.dtype())
+    return relax.op.add(scaled, node.reshaped(bias, [-1, *[1] * (node.rank() - 2)]))
+
+
 CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "BitShift": _shift,
     "Div": _divide,
+    "ImageScaler": _image_scaler,
     "Mod": _mod,
     "Pow": _pow,
 }
