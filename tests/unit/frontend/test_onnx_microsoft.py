@@ -227,3 +227,19 @@ def test_a_file_need_not_name_the_only_version() -> None:
     model, feeds = microsoft("QuickGelu", {"x": drawn(2, 3)}, alpha=1.5)
     named, _ = run(model, feeds), model.opset_import.pop()
     np.testing.assert_array_equal(run(model, feeds), named)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"bias": drawn(7)}, "its bias has 7 numbers"),
+        ({"bias": None, "mask": np.ones((B, S + 1), "int32")}, "its mask has the shape"),
+        ({"bias": None, "mask": np.ones(B + 1, "int32")}, "its mask has 3 numbers"),
+    ],
+)
+def test_operands_of_attention_that_do_not_fit_are_refused(
+    more: dict[str, np.ndarray | None], reason: str
+) -> None:
+    model, feeds = microsoft("MultiHeadAttention", heads("q", "k", "v") | more, num_heads=H)
+    with pytest.raises(ModelError, match=reason):
+        run(model, feeds)

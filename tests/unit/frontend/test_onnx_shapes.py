@@ -243,3 +243,40 @@ def test_a_cast_of_sizes_has_its_type() -> None:
     graph = onnx.helper.make_graph(nodes, "g", [x], [onnx.helper.make_empty_tensor_value_info("y")])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10)
     onnx_case.check(model, {"x": X})
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "more", "reason"),
+    [
+        (
+            "QuantizeLinear",
+            {"x": X, "s": np.ones(5, "float32")},
+            {"axis": 1},
+            r"its scale has the shape \(5\)",
+        ),
+        (
+            "DequantizeLinear",
+            {"x": X.astype("int8"), "s": np.ones((2, 3, 3), "float32")},
+            {"axis": 2, "block_size": 2, "opset": 21},
+            r"and \(2, 3, 2\) fits",
+        ),
+        ("Einsum", {"x": X}, {"equation": "iij->ij"}, "an operand has the shape"),
+        (
+            "GridSample",
+            {"x": X[None], "grid": np.zeros((2, 5, 5, 2), "float32")},
+            {},
+            r"its grid has the shape \(2, 5, 5, 2\), and \(1, 5, 5, 2\) fits",
+        ),
+        (
+            "NegativeLogLikelihoodLoss",
+            {"x": X, "target": np.zeros((2, 5), "int64")},
+            {},
+            "its target has the shape",
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    op: str, inputs: dict[str, np.ndarray], more: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        onnx_case.run(onnx_case.one_node(op, inputs, **more), inputs)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tvm import relax, tirx
 
 from .node import OnnxNode
 from .symbolic import are_equal
 from .values import Dim
+
+
+def require_shape(node: OnnxNode, what: str, shape: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+    """Refuses a node if ``what``, a tensor of this ``shape``, cannot have the shape ``wanted``.
+
+    Where only the program knows, it checks.
+    """
+    pairs = list(zip(shape, wanted, strict=False))
+    if len(shape) != len(wanted) or any(are_equal(*pair) is False for pair in pairs):
+        have, want = (", ".join(map(str, sizes)) for sizes in (shape, wanted))
+        node.refuse(f"{what} has the shape ({have}), and ({want}) fits")
+    require_equal(node, pairs)
 
 
 def require_equal(node: OnnxNode, pairs: Iterable[tuple[Dim, Dim]]) -> None:

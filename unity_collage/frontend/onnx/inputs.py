@@ -180,10 +180,13 @@ def _has_shape(value: onnx.ValueInfoProto) -> bool:
 def _declared(value: onnx.ValueInfoProto) -> Iterator[int | str]:
     """The dimensions of an input in the file: numbers, or names; dimensions without a name get one of their own.
 
-    A size of 0 or below is open, as for ONNX Runtime: exporters write it for a batch of any size.
+    A first size of 0, before others, is open, as for ONNX Runtime: exporters write it for a batch of any size. So are
+    sizes below 0.
     """
-    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-        if dim.dim_value > 0:
+    dims = value.type.tensor_type.shape.dim
+    for axis, dim in enumerate(dims):
+        is_batch = axis == 0 and len(dims) > 1
+        if dim.HasField("dim_value") and dim.dim_value >= is_batch:
             yield dim.dim_value
         elif dim.dim_param.strip() in _UNNAMED or not dim.HasField("dim_param"):
             yield f"{value.name}_{axis}"

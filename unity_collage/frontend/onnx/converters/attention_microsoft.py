@@ -78,6 +78,8 @@ def _operands(node: OnnxNode, heads: int) -> tuple[relax.Expr, relax.Expr, relax
             part = node.emit(relax.op.add(part, _slice(node, bias, begin, begin + width)))
             begin += width
         made.append(split_heads(node, part, heads))
+    if bias is not None and (width := _number(node, node.dims(bias)[0])) != begin:
+        node.refuse(f"its bias has {width} numbers, and its operands {begin} columns")
     return made[0], made[1], made[2]
 
 
@@ -107,11 +109,17 @@ def _key_mask(node: OnnxNode, mask: relax.Expr, keys: Dim, filler: float) -> rel
     if len(dims) == 4:
         node.refuse("a mask of (batch, 1, most, most) is not supported; give one of (batch, rows, keys)")
     if len(dims) > 1:
+        if any(are_equal(*pair) is False for pair in ((dims[0], node.shape(0)[0]), (dims[-1], keys))):
+            node.refuse(
+                f"its mask has the shape {tuple(dims)}, for {node.shape(0)[0]} sequences and {keys} keys"
+            )
         shape = [dims[0], 1, *([1] if len(dims) == 2 else []), *dims[1:]]
         seen = node.emit(relax.op.greater(mask, node.constant(0, dtype_of(mask))))
         numbers = node.emit(relax.op.where(seen, node.constant(0, dtype), node.constant(filler, dtype)))
         return node.reshaped(numbers, shape)
     batch = node.shape(0)[0]
+    if isinstance(batch, int) and dims[0] not in (batch, 2 * batch, 3 * batch + 2):
+        node.refuse(f"its mask has {dims[0]} numbers, for {batch} sequences")
     has_begins = bool(are_equal(dims[0], batch * 2)) and not are_equal(dims[0], batch)
 
     def masked(lengths: te.Tensor, batch: Dim, keys: Dim) -> te.Tensor:

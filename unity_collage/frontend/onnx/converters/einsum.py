@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax, te
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import narrowed, rank_of, widened
@@ -70,6 +71,8 @@ def _diagonal(node: OnnxNode, term: _Term) -> _Term:
     names = tuple(dict.fromkeys(term.names))
     if names == term.names:
         return term
+    dims = node.dims(term.x)
+    require_shape(node, "an operand", dims, [dims[term.names.index(name)] for name in term.names])
 
     def kernel(x: te.Tensor) -> te.Tensor:
         shape = [x.shape[term.names.index(name)] for name in names]

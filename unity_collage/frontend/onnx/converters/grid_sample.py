@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from .runtime_shapes import as_int64, empty, intrinsics, is_empty
 
@@ -31,7 +32,9 @@ def _grid_sample(node: OnnxNode) -> Converted:
     mode, aligned, dtype = _MODES[given], bool(node.attribute("align_corners", 0)), node.dtype()
     if mode != "nearest" and "float" not in dtype:
         node.refuse(f"it interpolates elements of {dtype}; only floating-point numbers are supported")
-    sizes = [*node.shape()[:2], *node.shape(1)[1:-1]]
+    grid_shape = node.shape(1)
+    require_shape(node, "its grid", grid_shape, [node.shape()[0], *grid_shape[1:-1], len(node.shape()) - 2])
+    sizes = [*node.shape()[:2], *grid_shape[1:-1]]
     if is_empty(sizes):
         return empty(node, sizes, dtype)
     wide = {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype) if mode != "nearest" else dtype

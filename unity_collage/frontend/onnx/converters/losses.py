@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from .precise import narrowed, widened
 from .runtime_shapes import from_the_end, results
@@ -34,6 +35,10 @@ def _loss(node: OnnxNode, logs: relax.Expr) -> relax.Expr:
     ignored, reduction = node.attribute("ignore_index"), node.attribute("reduction", "mean")
     if reduction not in ("none", "sum", "mean"):
         node.refuse(f"there is no reduction {reduction!r}")
+    batch, classes, *places = node.shape()
+    require_shape(node, "its target", node.shape(1), [batch, *places])
+    if node.has(2):
+        require_shape(node, "its weight", node.shape(2), [classes])
     weights = [widened(node, node[2])] if node.has(2) else []
 
     def kernel(logs: te.Tensor, target: te.Tensor, *weights: te.Tensor) -> list[te.Tensor]:

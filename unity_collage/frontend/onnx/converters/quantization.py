@@ -9,9 +9,11 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from ..arrays import DTYPES, dtype_of, numpy_dtype
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from .pointwise import number, pointwise, select
 from .precise import is_narrow
+from .runtime_shapes import simple
 
 _PACKED = ("int2", "uint2", "int4", "uint4")
 """Types of several elements a byte, which Relax does not have; known elements are unpacked."""
@@ -116,6 +118,10 @@ def _granularity(node: OnnxNode) -> tuple[int, int]:
         )
     if node.has(2) and node.shape(2) != scale:
         node.refuse("its scale and zero point have different shapes")
+    wanted = node.shape()
+    if block:
+        wanted[axis] = simple((wanted[axis] + (block - 1)) // block)
+    require_shape(node, "its scale", scale, wanted if block else [wanted[axis]])
     return axis, block
 
 
