@@ -129,9 +129,8 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
 
     The middle one of the samples where the dimension has some, else of the likely ones. Where no sizes are likely, a
-    batch is 1, and the height or width of an image 224. If ``main`` cannot have these sizes, as one with a window that
-    is longer, or whose open dimension is that of a fixed one, the first of other sizes that it can have. Empty if there
-    are none: then no kernel is measured.
+    batch is 1, and the height or width of an image 224. A model may not have these sizes, as one with a window that is
+    longer. Then it is the first of other sizes that it can have. Empty if there are none: no kernel is measured.
     """
     given, free = list(samples), free_dimensions(main)
     likely, of = by_default(main), multiples(main)
