@@ -55,17 +55,13 @@ def quantized(
 
 
 def saturated(value: ir.Expr, shift: ir.Expr | None, dtype: str) -> ir.Expr:
-    """round(value) + shift within the range of ``dtype``, which has 16 bits at most; NaN gives the lowest number.
-
-    Each operand occurs once: a chain of quantised steps would grow by each that is repeated.
-    """
+    """round(value) + shift within the range of ``dtype``, which has 16 bits at most; NaN gives the lowest number."""
     limits = np.iinfo(dtype)
-    low, high = int(limits.min), int(limits.max)
+    low, high = number(int(limits.min), "float32"), number(int(limits.max), "float32")
     rounded = tirx.nearbyint(value)
     moved = rounded if shift is None else rounded + shift
-    bounded = tirx.max(number(low, "float32"), tirx.min(number(high, "float32"), moved))
-    # x86 converts NaN, which both bounds keep, to the lowest number of 32 bits.
-    return tirx.max(bounded.astype("int32"), number(low, "int32")).astype(dtype)
+    bounded = select(moved > low, moved, low)
+    return select(bounded < high, bounded, high).astype("int32").astype(dtype)
 
 
 def dequantized(
