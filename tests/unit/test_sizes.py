@@ -391,3 +391,14 @@ def test_variants_have_no_negative_sizes() -> None:
     (variant,) = variants_in(mod)
     assert sizes_of(mod[variant]) == {"n": 120}
     assert not remarks
+
+
+def test_weights_and_sizes_that_a_user_gives_may_be_large() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([tirx.Var("n", "int64"), 9000], "float32"))
+    weight = relax.Var("weight", relax.TensorType([9000, 9000], "float32"))
+    with builder.function("main", [x, weight]):
+        builder.emit_func_output(builder.emit(relax.op.matmul(x, weight)))
+    main = builder.get()["main"]
+    assert typical(main) == {"n": 8}
+    assert typical(main, [{"n": 2**16}]) == {"n": 2**16}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from operator import index
 
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from ..errors import ModelError
 from ..graph.multiples import multiples
@@ -41,7 +41,7 @@ which are the height or width of an image.
 _OTHERS = (1, 16, 64, 256)
 """Sizes that are tried for all free dimensions where a model cannot have the typical ones."""
 _MOST_ELEMENTS = 2**26
-"""The most elements of the inputs at sizes that are tried."""
+"""The most elements of the inputs of free sizes, at sizes that no user gave."""
 
 
 def combined(samples: Samples) -> list[Sizes]:
@@ -144,19 +144,34 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
         unit = of.get(name, 1)
         return max(size // unit, 1) * unit
 
+    if not free:
+        return {}
     first = {name: middle(name, axes) for name, axes in free.items()}
+    if given and _can_have(main, first):
+        return first
     equal = ({name: at_least(size, name) for name in free} for size in _OTHERS)
-    return next((sizes for sizes in (first, *equal) if _can_have(main, sizes)), {}) if free else {}
+    tried = (sizes for sizes in (first, *equal) if _are_few_elements(main, sizes))
+    return next((sizes for sizes in tried if _can_have(main, sizes)), {})
 
 
 def _can_have(main: relax.Function, sizes: Sizes) -> bool:
-    """Whether all types of ``main`` fit these sizes, and its inputs are of a size that can be tried."""
+    """Whether all types of ``main`` fit these sizes."""
     try:
         fixed = at_sizes(main, sizes)
     except Exception:  # TVM's own errors: types that do not fit these sizes
         return False
-    of_inputs = [math.prod(shape_of(param) or (1,)) for param in fixed.params]
-    return sum(of_inputs) <= _MOST_ELEMENTS and not has_negative_size(fixed)
+    return not has_negative_size(fixed)
+
+
+def _are_few_elements(main: relax.Function, sizes: Sizes) -> bool:
+    """Whether inputs of these free sizes have a number of elements that can be tried."""
+    total = 0
+    for param in main.params:
+        dims = getattr(getattr(param.ty, "shape", None), "values", ())
+        if any(isinstance(dim, ir.Var) for dim in dims):
+            known = [sizes.get(dim.name, 1) if isinstance(dim, ir.Var) else dim for dim in dims]
+            total += math.prod(int(dim) for dim in known if isinstance(dim, (int, tirx.IntImm)))
+    return total <= _MOST_ELEMENTS
 
 
 def has_negative_size(func: relax.Function) -> bool:

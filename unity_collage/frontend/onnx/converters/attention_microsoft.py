@@ -118,7 +118,8 @@ def _key_mask(node: OnnxNode, mask: relax.Expr, keys: Dim, filler: float) -> rel
         numbers = node.emit(relax.op.where(seen, node.constant(0, dtype), node.constant(filler, dtype)))
         return node.reshaped(numbers, shape)
     batch = node.shape(0)[0]
-    if isinstance(batch, int) and dims[0] not in (batch, 2 * batch, 3 * batch + 2):
+    is_known = isinstance(batch, int) and isinstance(dims[0], int)
+    if is_known and dims[0] not in (batch, 2 * batch, 3 * batch + 2):
         node.refuse(f"its mask has {dims[0]} numbers, for {batch} sequences")
     has_begins = bool(are_equal(dims[0], batch * 2)) and not are_equal(dims[0], batch)
 
