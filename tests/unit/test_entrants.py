@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from unity_collage.errors import CollageError
 from unity_collage.feedback.candidates import OURS, Choice
 from unity_collage.feedback.entrants import BEFORE, add_entrants
 from unity_collage.feedback.settings import Refinement
@@ -33,12 +34,14 @@ class Listed:
     programs: dict[str, Any] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     left_out_for_time: bool = False
+    worker: Any = field(default_factory=lambda: SimpleNamespace(was_silent=False))
 
-    def add_built(self, name: str, choice: Choice, _build: Callable[[], Any]) -> None:
+    def add_built(self, name: str, choice: Choice, _build: Callable[[], Any]) -> bool:
         self.add(name, choice)
+        return not self.worker.was_silent
 
     def add(self, name: str, choice: Choice) -> None:
-        self.programs[name] = SimpleNamespace(choice=choice, built=None)
+        self.programs[name] = SimpleNamespace(choice=choice, built=None, reason="no answer within 20 s")
 
     def leave_out(self, name: str, _choice: Choice, reason: str) -> None:
         self.reasons[name] = reason
@@ -60,6 +63,14 @@ def test_whole_models_are_next_to_ours() -> None:
     )
     add_entrants(comparison, PLANS, None)  # type: ignore[arg-type]
     assert [*comparison.programs] == [OURS, "runtime, the whole model", "onednn", "greedy"]
+
+
+def test_if_ours_does_not_end_no_other_is_tried() -> None:
+    comparison = Listed(Refinement(stock=False, hopeless=1.25))
+    comparison.worker.was_silent = True
+    with pytest.raises(CollageError, match="does not end on drawn inputs: no answer within 20 s"):
+        add_entrants(comparison, PLANS, None)  # type: ignore[arg-type]
+    assert [*comparison.programs] == [OURS]
 
 
 def test_there_is_time_for_the_first_whole_model_in_any_case() -> None:
