@@ -147,14 +147,14 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     if not free:
         return {}
     first = {name: middle(name, axes) for name, axes in free.items()}
-    if given and _can_have(main, first):
+    if given and can_have(main, first):
         return first
     equal = ({name: at_least(size, name) for name in free} for size in _OTHERS)
     tried = (sizes for sizes in (first, *equal) if _are_few_elements(main, sizes))
-    return next((sizes for sizes in tried if _can_have(main, sizes)), {})
+    return next((sizes for sizes in tried if can_have(main, sizes)), {})
 
 
-def _can_have(main: relax.Function, sizes: Sizes) -> bool:
+def can_have(main: relax.Function, sizes: Sizes) -> bool:
     """Whether all types of ``main`` fit these sizes."""
     try:
         fixed = at_sizes(main, sizes)

@@ -32,6 +32,7 @@ from .samples import (
     Samples,
     Sizes,
     by_default,
+    can_have,
     combined,
     described,
     free_dimensions,
@@ -150,7 +151,7 @@ def with_like(mod: IRModule) -> IRModule:
     main = mod["main"]
     like = typical(main)
     measured = main.with_attr(LIKE, like) if like else main
-    possible = [sizes for sizes in combined(by_default(main)) if _can_have(mod, sizes)]
+    possible = [sizes for sizes in combined(by_default(main)) if can_have(main, sizes)]
     if len(possible) > 1:
         measured = with_range(measured, weighted(possible, {}))
     changed = {mod.get_global_var("main"): measured}
@@ -170,14 +171,6 @@ def one_plan(mod: IRModule, why: str) -> str:
             "one plan for all sizes; no sizes were found that fit: shapes= or --shape give some to measure at"
         )
     return f"one plan for all sizes, measured at {described(like)}: {why}"
-
-
-def _can_have(mod: IRModule, sizes: Sizes) -> bool:
-    try:
-        made = bound(mod)(sizes)["main"]
-    except Exception:  # TVM's own errors: types that do not fit these sizes
-        return False
-    return isinstance(made, relax.Function) and not has_negative_size(made)
 
 
 def _typed_main(mod: IRModule) -> ir.GlobalVar:

@@ -65,6 +65,14 @@ def test_nodes_may_stand_in_any_order() -> None:
     assert steps(model([decided, late], weights={"yes": np.array(True)})) == ["sqrt", "tanh"]
 
 
+def test_a_branch_may_have_a_name_of_its_own_that_a_later_node_has() -> None:
+    inner = [helper.make_node("Relu", ["x"], ["same"]), helper.make_node("Tanh", ["same"], ["r"])]
+    branch = helper.make_graph(inner[::-1], "b", [], [helper.make_empty_tensor_value_info("r")])
+    decided = helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch)
+    nodes = [decided, helper.make_node("Sqrt", ["z"], ["same"]), helper.make_node("Exp", ["same"], ["y"])]
+    assert steps(model(nodes, weights={"yes": np.array(True)})) == ["nn.relu", "tanh", "sqrt", "exp"]
+
+
 def test_a_cycle_is_refused() -> None:
     nodes = [helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Add", ["b", "x"], ["a"])]
     assert "no node before computes" in refusal(model([*nodes, helper.make_node("Exp", ["b"], ["y"])]))

@@ -1,8 +1,9 @@
 """Names of ONNX values as names of variables."""
 
 import pytest
+from onnx import helper
 
-from unity_collage.frontend.onnx.names import safe
+from unity_collage.frontend.onnx.names import meanings, safe
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,9 @@ from unity_collage.frontend.onnx.names import safe
 def test_a_name_is_an_identifier(name: str, expected: str) -> None:
     assert safe(name) == expected
     assert safe(name).isidentifier()
+
+
+def test_what_is_computed_from_a_value_is_found_in_any_order_of_nodes() -> None:
+    nodes = [helper.make_node("Exp", ["b"], ["c"]), helper.make_node("Neg", ["a"], ["b"])]
+    made = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    assert list(meanings(made, "a")) == ["a", "b", "c"]

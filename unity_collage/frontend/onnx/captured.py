@@ -125,13 +125,13 @@ def _with_sizes(tensors: Sequence[relax.Expr], sizes: Sequence[ir.Var]) -> list[
 
 
 def free_names(graph: onnx.GraphProto) -> list[str]:
-    """The names that a graph reads from the graphs around it, in order."""
+    """The names that a graph reads from the graphs around it, in order; its nodes may stand in any order."""
     bound = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    bound.update(name for proto in graph.node for name in proto.output)
     free: dict[str, None] = {}
     for proto in graph.node:
         read = [*proto.input, *(name for inner in sub_graphs(proto) for name in free_names(inner))]
         free |= dict.fromkeys(name for name in read if name and name not in bound)
-        bound.update(proto.output)
     free |= dict.fromkeys(value.name for value in graph.output if value.name not in bound)
     return list(free)
 

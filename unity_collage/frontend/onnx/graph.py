@@ -25,6 +25,7 @@ from ...graph.shapes import dtype_of
 from ...tvm_private import abandon_function
 from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
+from .captured import free_names, sub_graphs
 from .elsewhere import Elsewhere
 from .folding import folded
 from .names import safe
@@ -270,7 +271,8 @@ def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onn
         node = pending.pop()
         if node not in needed:
             needed.add(node)
-            before[node] = {made[name] for name in _read(nodes[node]) if name in made} - {node}
+            inside = (name for graph in sub_graphs(nodes[node]) for name in free_names(graph))
+            before[node] = {made[name] for name in (*nodes[node].input, *inside) if name in made} - {node}
             pending += before[node]
     behind: dict[int, list[int]] = {node: [] for node in needed}
     for node, read in before.items():
@@ -286,19 +288,6 @@ def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onn
             if not before[each]:
                 heappush(ready, each)
     return found
-
-
-def _read(proto: onnx.NodeProto) -> Iterable[str]:
-    """The names that a node reads, and those that its sub-graphs may read from outside."""
-    yield from proto.input
-    for attribute in proto.attribute:
-        for graph in (attribute.g, *attribute.graphs) if attribute.type in _GRAPHS else ():
-            for inner in graph.node:
-                yield from _read(inner)
-            yield from (output.name for output in graph.output)
-
-
-_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 def _definition(node: OnnxNode, domain: str) -> onnx.FunctionProto | None:

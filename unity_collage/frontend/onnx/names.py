@@ -31,10 +31,14 @@ def meanings(model: onnx.ModelProto, name: str) -> Iterator[str]:
     known = dict.fromkeys(value for value in values if value)
     for value in known:
         yield safe(value)
-    for node in nodes:  # ONNX demands that they are sorted topologically
-        if any(source in known for source in node.input):
-            known.update(dict.fromkeys(node.output))
-            yield from map(safe, node.output)
+    count = 0
+    while count < len(known):  # again for nodes that stand before those that they read
+        count = len(known)
+        for node in nodes:
+            new = [value for value in node.output if value and value not in known]
+            if new and any(source in known for source in node.input):
+                known.update(dict.fromkeys(new))
+                yield from map(safe, new)
 
 
 def own_names(model: onnx.ModelProto) -> list[str]:
