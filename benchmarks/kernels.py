@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,13 +27,16 @@ from tvm.ir import IRModule
 from tvm.relax import op
 
 import unity_collage as uc
+from unity_collage import reference, runtime
 from unity_collage.annotations import CANDIDATES
+from unity_collage.backends.registry import get
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
 from unity_collage.graph.shapes import extents_of
 from unity_collage.machine import last_level
 from unity_collage.machine import peaks as machine
 from unity_collage.machine.caches import Caches
+from unity_collage.measure.kernels import activation_tensors, make_kernel, output_tensors
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import estimate_costs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
@@ -41,6 +45,9 @@ from unity_collage.scratch import Scratch
 from unity_collage.testing.fixed_cost import FixedCost
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+BACKENDS = ("tvm", "onednn", "openblas", "kernels")
+ALLOWED = 1e-4
+"""Largest difference to numpy, as a part of the range."""
 PLACES = ("L2", "L3", "memory")
 
 Shape = tuple[int, ...]
@@ -191,11 +198,58 @@ def floor(row: Row, place: str, peaks: machine.Machine, here: Caches) -> float:
     return max(row.flops / (peaks.flops * peaks.threads), moved)
 
 
+def arrays(row: Row) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """Inputs, weights and the result of a kernel."""
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal(shape, dtype="float32") for shape in row.inputs]
+    (expected,) = reference.run(function(row), inputs)
+    return inputs, weights(row), np.asarray(expected)
+
+
+def why_wrong(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """That numbers are too far from numpy's, or None."""
+    error = float(np.abs(got.reshape(expected.shape) - expected).max() / np.ptp(expected))
+    return None if error <= ALLOWED else f"wrong numbers, by {error:.0e} of the range"
+
+
+def timed_kernels(row: Row, backends: Sequence[str] = BACKENDS) -> dict[str, Callable[[float], float]]:
+    """The kernels of our backends, each as what times it: seconds to spend, and the median seconds of a run."""
+    found: dict[str, Callable[[float], float]] = {}
+    inputs, constants, expected = arrays(row)
+    target = uc.host_target()
+    with target:
+        asked = workloads(row, backends, 0)
+    for name, workload in asked.items():
+        func = workload.func
+        shapes = [extents_of(param) for param in func.params]
+        values = [_of_shape(shape, [*inputs, *constants], i) for i, shape in enumerate(shapes)]
+        kernel = make_kernel(func, values, get(workload.backend), target)
+        outputs = output_tensors(func)
+        args = [*activation_tensors(func, values), *kernel.constants, *outputs]
+        kernel.function(*args)
+        if (reason := why_wrong(outputs[0].numpy(), expected)) is not None:
+            raise SystemExit(f"{row.name}, {name}: {reason}")
+
+        def timed(seconds: float, run: Any = kernel.function, args: list[Any] = args) -> float:
+            return statistics.median(
+                runtime.measure(run, args, warmup_seconds=seconds / 5, min_runs=5, min_seconds=seconds)
+            )
+
+        found[name] = timed
+    return found
+
+
+def _of_shape(shape: tuple[int, ...], values: list[np.ndarray], position: int) -> np.ndarray:
+    """The value of a parameter: inputs and weights come in order."""
+    assert values[position].shape == shape, f"parameter {position} is {shape}, not {values[position].shape}"
+    return values[position]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="kernels whose name contains this")
-    parser.add_argument("--backends", nargs="+", default=["tvm", "onednn", "openblas", "kernels"])
+    parser.add_argument("--backends", nargs="+", default=list(BACKENDS))
     parser.add_argument("--weights", choices=PLACES, default="memory", help="where weights are found")
     options = parser.parse_args()
     database = uc.CostDatabase()

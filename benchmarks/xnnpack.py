@@ -20,20 +20,12 @@ from typing import Any
 import kernels
 import numpy as np
 import xnnpack_graphs as x
-from kernels import Row
+from kernels import Row, arrays, timed_kernels, why_wrong
 from rich.console import Console
 from rich.table import Table
 
 import unity_collage as uc
-from unity_collage import reference, runtime
-from unity_collage.backends.registry import get
-from unity_collage.graph.shapes import extents_of
-from unity_collage.measure.kernels import activation_tensors, make_kernel, output_tensors
 from unity_collage.report import duration
-
-BACKENDS = ("tvm", "onednn", "openblas", "kernels")
-ALLOWED = 1e-4
-"""Largest difference to numpy, as a part of the range."""
 
 DEFINED: Mapping[str, Callable[[Any], x.Define]] = {
     "add+relu 56x56x256": x.sum_and_relu,
@@ -63,20 +55,6 @@ DEFINED: Mapping[str, Callable[[Any], x.Define]] = {
 }
 
 
-def arrays(row: Row) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    """Inputs, weights and the result of a kernel."""
-    rng = np.random.default_rng(1)
-    inputs = [rng.standard_normal(shape, dtype="float32") for shape in row.inputs]
-    (expected,) = reference.run(kernels.function(row), inputs)
-    return inputs, kernels.weights(row), np.asarray(expected)
-
-
-def why_wrong(got: np.ndarray, expected: np.ndarray) -> str | None:
-    """That numbers are too far from numpy's, or None."""
-    error = float(np.abs(got.reshape(expected.shape) - expected).max() / np.ptp(expected))
-    return None if error <= ALLOWED else f"wrong numbers, by {error:.0e} of the range"
-
-
 def _filters(row: Row) -> list[np.ndarray]:
     """The weights as XNNPACK wants them: of convolutions output channels first, of depthwise ones last."""
     weights = kernels.weights(row)
@@ -99,42 +77,9 @@ def serve(pipe: Connection, names: list[str], threads: int) -> None:
         pipe.send(made[name].timed(seconds))
 
 
-def ours(row: Row) -> dict[str, Callable[[float], float]]:
-    """The kernels of our backends, each as what times it."""
-    found: dict[str, Callable[[float], float]] = {}
-    inputs, weights, expected = arrays(row)
-    target = uc.host_target()
-    with target:
-        asked = kernels.workloads(row, BACKENDS, 0)
-    for name, workload in asked.items():
-        func = workload.func
-        shapes = [extents_of(param) for param in func.params]
-        values = [_of_shape(shape, [*inputs, *weights], i) for i, shape in enumerate(shapes)]
-        kernel = make_kernel(func, values, get(workload.backend), target)
-        outputs = output_tensors(func)
-        args = [*activation_tensors(func, values), *kernel.constants, *outputs]
-        kernel.function(*args)
-        if (reason := why_wrong(outputs[0].numpy(), expected)) is not None:
-            raise SystemExit(f"{row.name}, {name}: {reason}")
-
-        def timed(seconds: float, run: Any = kernel.function, args: list[Any] = args) -> float:
-            return statistics.median(
-                runtime.measure(run, args, warmup_seconds=seconds / 5, min_runs=5, min_seconds=seconds)
-            )
-
-        found[name] = timed
-    return found
-
-
-def _of_shape(shape: tuple[int, ...], values: list[np.ndarray], position: int) -> np.ndarray:
-    """The value of a parameter: inputs and weights come in order."""
-    assert values[position].shape == shape, f"parameter {position} is {shape}, not {values[position].shape}"
-    return values[position]
-
-
 def raced(row: Row, pipe: Connection, rounds: int, seconds: float) -> tuple[str, str, str, str]:
     """A row of the table."""
-    times = ours(row)
+    times = timed_kernels(row)
     best = min(times, key=lambda name: times[name](seconds))
     pairs: list[tuple[float, float]] = []
     for _ in range(rounds):

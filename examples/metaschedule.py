@@ -62,7 +62,7 @@ def main() -> None:
 
 def tune(mod: tvm.ir.IRModule, target: tvm.target.Target, folder: str) -> Database:
     """The ordinary flow, with kernels built and timed on the pool that will run them."""
-    tuning.only_cpu_intrinsics()
+    tuning.register_cpu_intrinsics()
     from tvm.s_tir.meta_schedule import relax_integration
     from tvm.s_tir.meta_schedule.tune import tune_tasks
 

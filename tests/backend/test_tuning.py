@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.ir import IRModule
 from tvm.script import relax as R
 
@@ -274,3 +275,49 @@ def test_a_kernel_is_tuned_and_measured(tmp_path: Path) -> None:
     empty = MeasuredCost(database, method=QUICK, locked=True, tuning_folder=tmp_path / "none")
     with target, empty.tuning(4) as tuning, pytest.raises(MissingCost, match="matmul has not been tuned"):
         tuning.tuned(question)
+
+
+WEIGHTS = np.random.default_rng(0).integers(-128, 128, (16, 64), "int8")
+
+
+def product_of_bytes() -> IRModule:
+    """relu(x @ WEIGHTS.T) of bytes in TIR by hand, the weights in the order of VNNI: 16 columns, 4 places."""
+
+    def packed(x: te.Tensor, weights: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, 64), name="k")
+
+        def element(i: Any, j: Any) -> Any:
+            return te.sum(
+                x[i, k].astype("int32") * weights[j // 16, k // 4, j % 16, k % 4].astype("int32"), axis=k
+            )
+
+        return te.compute((32, 16), element, name="product")
+
+    x = relax.Var("x", relax.TensorType((32, 64), "uint8"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weights = relax.const(np.ascontiguousarray(WEIGHTS.reshape(1, 16, 16, 4).transpose(0, 2, 1, 3)))
+            product = builder.emit_te(packed, x, weights)
+            result = builder.emit_output(R.nn.relu(R.astype(product, "float32")))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@without_meta_schedule
+def test_tvm_tensorizes_kernels_behind_our_passes(tmp_path: Path) -> None:
+    with uc.host_target() as target:
+        if not tvm.get_global_func("target.target_has_feature")("avx512vnni", target):
+            pytest.skip("the processor has no VNNI")
+        costed = EstimateCosts(FixedCost({"tvm": 1e-6}))(AnnotateCandidates(("tvm",))(product_of_bytes()))
+        partitioned = SearchPartition()(costed)
+        (kernel,) = kernels(FuseRemaining(schedule=False)(partitioned))
+        with Tuner(tmp_path, 4) as search:
+            tuned = search.tuned(kernel, target)
+        assert tuned.trace, "no schedule ran"
+        mod = FuseRemaining()(partitioned.with_attr(SCHEDULES, {tuned.kernel: tuned.trace}))
+        executable = relax.build(mod, target)
+    assert "llvm.x86.avx512.vpdpbusd.512" in mod.script()
+    x = np.random.default_rng(1).integers(0, 256, (32, 64), "uint8")
+    got = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(got, np.maximum(x.astype("int32") @ WEIGHTS.T.astype("int32"), 0))

@@ -76,7 +76,10 @@ def test_the_command_does_not_overwrite_what_has_changed(
     assert versions.recorded()["loops"]["version"] == 4
 
 
-ELSEWHERE = {"tuned.py", "faults.py", "gpu.py", "gpu_reductions.py", "gpu_vectors.py", "gpu_vector_loops.py"}
+ELSEWHERE = {
+    "tuned.py", "tensor_intrinsics.py", "vnni.py", "faults.py", "gpu.py", "gpu_reductions.py", "gpu_vectors.py",
+    "gpu_vector_loops.py",
+}  # fmt: skip
 """Schedules of a tuner, what becomes of exceptions, and schedules for GPUs, which have digests of their own."""
 NEVER = {"_as_written", "_quotient", "merit"}
 """Loops that no rule takes, which TVM does not make; a maker of formulas, which is called while importing; and what

@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Trace
 
 from ..annotations import SCHEDULES
 from . import fast_math
+from .tensor_intrinsics import register_cpu_intrinsics
 
 _OPAQUE = 8
 
@@ -35,6 +36,8 @@ def kernel_name(kernel: tirx.PrimFunc) -> str:
 
 def with_trace(kernel: tirx.PrimFunc, trace: str) -> tirx.PrimFunc:
     """The unscheduled ``kernel`` with the schedule of ``trace``; raises TVM's error if the trace does not fit."""
+    if "Tensorize" in trace:
+        register_cpu_intrinsics()
     schedule = schedule_of(kernel)
     Trace.apply_json_to_schedule(json.loads(trace), schedule)
     done = schedule.mod["main"]

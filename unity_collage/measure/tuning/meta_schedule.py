@@ -6,11 +6,8 @@ timed (:mod:`.process`).
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,9 +21,6 @@ from ...schedule.fast_math import rewritten
 
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
 _BUILD_SECONDS, _RUN_SECONDS = 120.0, 60.0
-
-_INTRINSICS = "tvm.s_tir.tensor_intrin"
-_OF_CPUS = ("x86", "arm_cpu")
 
 
 def why_unavailable() -> str | None:
@@ -52,19 +46,6 @@ def local_runner(threads: int) -> Any:
         f_alloc_argument=arguments,
         initializer=partial(runtime.set_num_threads, threads),
     )
-
-
-def only_cpu_intrinsics() -> None:
-    """Register TVM's tensor intrinsics for CPUs before MetaSchedule imports all: those for GPUs take 20 seconds."""
-    if _INTRINSICS in sys.modules:
-        return
-    package = ModuleType(_INTRINSICS)
-    spec = find_spec(_INTRINSICS)
-    assert spec is not None and spec.submodule_search_locations is not None
-    package.__path__ = list(spec.submodule_search_locations)
-    sys.modules[_INTRINSICS] = package
-    for part in _OF_CPUS:
-        import_module(f"{_INTRINSICS}.{part}")
 
 
 def built(mod: IRModule, target: Target, _params: Any) -> Any:

@@ -19,8 +19,9 @@ from tvm.target import Target
 from ...annotations import plain
 from ...processes.child import Reply
 from ...processes.serving import serve
+from ...schedule.tensor_intrinsics import register_cpu_intrinsics
 from ...tvm_private import tuning_workload
-from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics
+from .meta_schedule import local_builder, local_runner
 
 _POPULATION, _PER_TRIAL = 512, 32
 """How many schedules evolve at a time for each trial, if that is less than MetaSchedule's default."""
@@ -30,7 +31,7 @@ _AT_ONCE = 64
 
 class _Tuner:
     def __init__(self, folder: Path, threads: int):
-        only_cpu_intrinsics()
+        register_cpu_intrinsics()
         self._folder = folder
         self._threads = threads
         self._builder = local_builder(threads)
