@@ -97,7 +97,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     program = uc.compile(
         model,
         database=database,
-        backends=_kernel_backends() if options.kernels_only else None,
+        backends=kernel_backends() if options.kernels_only else None,
         refine=refine,
         precision=options.precision,
         packs=False,
@@ -144,7 +144,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     return row
 
 
-def _kernel_backends() -> list[str]:
+def kernel_backends() -> list[str]:
     """The backends that make kernels on this machine, without runtimes for whole models."""
     return [backend.name for backend in select(None, uc.host_target())]
 
