@@ -19,6 +19,7 @@ from .feedback.builder import ProgramBuilder
 from .feedback.candidates import OURS
 from .feedback.percentiles import percentile_of, too_few_runs
 from .feedback.refine import CORRECTED, refined
+from .feedback.room import OF_OURS, why_no_room
 from .feedback.runtimes_alone import fastest_runtime
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
@@ -80,6 +81,8 @@ def fastest(
             return _within(pipeline.memory, Refined(*builder.searched(costed)))
         if has_no_choice(costed) and not whole_models:
             return Refined(*builder.searched(costed))
+        if reason is None and settings.is_optional:
+            reason = why_no_room(imported, OF_OURS)
         if reason is not None:
             best = Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
         else:

@@ -213,6 +213,11 @@ def test_random_results_are_refused() -> None:
         program_of(lambda x: x + torch.rand_like(x), draw(3))
 
 
+def test_quantised_numbers_of_torch_are_refused() -> None:
+    with pytest.raises(ModelError, match="it makes a tensor of quantised numbers, which only PyTorch has"):
+        program_of(lambda x: torch.quantize_per_tensor(x, 0.1, 3, torch.quint8).dequantize(), draw(3))
+
+
 def test_a_complex_result_is_refused_with_what_to_do() -> None:
     with pytest.raises(ModelError, match=r"return torch\.view_as_real of it"):
         program_of(torch.fft.fft, draw(4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 from compiled import LIBRARIES_FIRST, backends_of
 
 import unity_collage as uc
-from unity_collage.errors import ModelError
+from unity_collage.errors import CollageError, ModelError
 from unity_collage.frontend.models import import_model
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -186,6 +187,22 @@ class Answering(nn.Module):
 def test_fields_of_a_dataclass_are_results() -> None:
     x = draw(2, 3)
     agrees(program_of(Answering(), (x,)), (x,), (x + 1, x * 2))
+
+
+class Summing(nn.Module):
+    def forward(self, parts: list[torch.Tensor], scale: float) -> tuple[torch.Tensor, None, int]:
+        return parts[0] * scale + parts[1], None, parts[0].shape[0]
+
+
+def test_lists_are_taken_and_numbers_are_constants(caplog: pytest.LogCaptureFixture) -> None:
+    parts = [draw(2), draw(2)]
+    with caplog.at_level(logging.WARNING):
+        program = program_of(Summing(), (parts, 2.5))
+    assert "does not return the module's result 2" in caplog.text and "None" not in caplog.text
+    for args in ((parts,), tuple(parts)):
+        agrees(program, args, (parts[0] * 2.5 + parts[1],))
+    with pytest.raises(CollageError, match="1 inputs given; the model takes 2: 'parts_0', 'parts_1'"):
+        program([parts[0]])
 
 
 class Counter(nn.Module):

@@ -19,6 +19,7 @@ from unity_collage.errors import CollageError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.whole_models import entrants_of, runtimes_among
 from unity_collage.frontend.models import import_model
+from unity_collage.lowering.live_memory import constants_nbytes
 from unity_collage.sessions import RUNTIMES, SessionModel, WholeModel, session_module
 from unity_collage.testing import graphs
 
@@ -150,6 +151,19 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
     again = uc.compile(model, backends=backends, database=database, refine=QUICK, locked=True)
     assert again.plan["main"].comparison.origin == "database"
     assert again.plan["main"].comparison.winner == report.winner
+
+
+def test_a_program_without_room_in_memory_is_not_built(runtime, tmp_path, monkeypatch) -> None:
+    weights = constants_nbytes([import_model(_model()).mod["main"]])
+    monkeypatch.setattr("unity_collage.feedback.room.available_bytes", lambda: 8 * weights)
+    options = {"database": tmp_path / "costs.sqlite", "recompile": True}
+    programs = {each.name: each for each in uc.compile(_model(), **options).plan["main"].comparison.programs}
+    assert programs["collage"].seconds
+    assert "not built: it may take 0.0 GiB of memory" in programs[f"{runtime}, the whole model"].reason
+    monkeypatch.setattr("unity_collage.feedback.room.available_bytes", lambda: weights)
+    other = uc.compile(_model(rows=5), **options).plan["main"]
+    assert other.comparison is None
+    assert any("programs were not compared: it may take" in remark for remark in other.remarks)
 
 
 def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(

@@ -33,10 +33,10 @@ class Listed:
     builder: Any = field(default_factory=lambda: SimpleNamespace(whole_models={}))
     programs: dict[str, Any] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    left_out_for_time: bool = False
+    left_out: bool = False
     worker: Any = field(default_factory=lambda: SimpleNamespace(was_silent=False))
 
-    def add_built(self, name: str, choice: Choice, _build: Callable[[], Any]) -> bool:
+    def add_built(self, name: str, choice: Choice, _build: Callable[[], Any], _copies: int = 0) -> bool:
         self.add(name, choice)
         return not self.worker.was_silent
 
@@ -79,7 +79,7 @@ def test_there_is_time_for_the_first_whole_model_in_any_case() -> None:
         whole_models=dict.fromkeys(["first", "second"]), searched=None, costed=None, whole=lambda: None
     )
     add_entrants(comparison, PLANS, None)  # type: ignore[arg-type]
-    assert [*comparison.programs] == [OURS, "first"] and comparison.left_out_for_time
+    assert [*comparison.programs] == [OURS, "first"] and comparison.left_out
     assert comparison.reasons["second"].startswith("not built: the runtimes before took 0 s")
 
 
@@ -96,7 +96,7 @@ def test_what_was_the_fastest_before_takes_part_whatever_it_takes(seconds: float
     comparison = entered(OTHER, build_seconds=seconds)
     assert [*comparison.programs] == built
     assert all(reason.startswith("not built") for reason in comparison.reasons.values())
-    assert comparison.left_out_for_time == (seconds == 0.0)
+    assert comparison.left_out == (seconds == 0.0)
 
 
 def test_a_plan_takes_part_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import CollageError
@@ -31,12 +31,16 @@ class InputNames:
         self._places |= {name: place for place, name in enumerate(names) if found[name] == 1}
 
     def in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """The values in the order of the inputs; raises CollageError where one is missing, unknown or given twice."""
+        """The values in the order of the inputs; raises CollageError where one is missing, unknown or given twice.
+
+        Lists and tuples stand for their elements where there are as many inputs: a module of PyTorch may take them.
+        """
         if len(args) == 1 and not named and isinstance(args[0], Mapping):
             args, named = (), args[0]
         if not named:
-            if len(args) == len(self.names):
-                return args
+            values = args if len(args) == len(self.names) else list(_leaves(args))
+            if len(values) == len(self.names):
+                return values
             raise CollageError(f"{len(args)} inputs given; the model takes {self}")
         return self._by_name(args, named)
 
@@ -68,6 +72,15 @@ class InputNames:
         more = len(self.names) - _MOST_SHOWN
         listed = ", ".join(map(shown, self.names[:_MOST_SHOWN]))
         return f"{len(self.names)}: {listed}" + (f" and {more} more" if more > 0 else "")
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """The elements of lists and tuples, however deep; other values as they are."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 def identifier(name: str) -> str:

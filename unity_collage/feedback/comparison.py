@@ -16,6 +16,7 @@ from ..profile.programs import LEAST_RUNS, ProgramWorker
 from ..profile.rounded_inputs import ROUNDING
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
+from .room import OF_A_PLAN, why_no_room
 from .settings import Refined, Refinement, Tell
 
 STOCK = "stock tvm"
@@ -55,8 +56,8 @@ class Comparison:
     tell: Tell
     programs: dict[str, CandidateProgram] = field(default_factory=dict[str, CandidateProgram])
     iterations: list[Prediction] = field(default_factory=list[Prediction])
-    left_out_for_time: bool = False
-    """Whether there was no time to build some program."""
+    left_out: bool = False
+    """Whether there was no time or no memory to build some program."""
 
     def add(self, name: str, choice: Choice) -> bool:
         """Build and load the program of ``choice``; whether it runs, and computes what the first program does."""
@@ -70,8 +71,14 @@ class Comparison:
         """Add the program that TVM alone makes."""
         self.add_built(STOCK, None, self.builder.stock)
 
-    def add_built(self, name: str, choice: Choice | None, build: Callable[[], Built]) -> bool:
-        """:meth:`add` for what ``build`` returns."""
+    def add_built(
+        self, name: str, choice: Choice | None, build: Callable[[], Built], copies: int = OF_A_PLAN
+    ) -> bool:
+        """:meth:`add` for what ``build`` returns; ``copies`` of the weights are in memory then."""
+        if self.programs and (reason := why_no_room(self.builder.imported, copies)) is not None:
+            self.leave_out(name, choice, f"not built: {reason}")
+            self.left_out = True
+            return False
         self.tell(f"building {name}")
         program = self.programs[name] = CandidateProgram(choice)
         reference = self._reference()

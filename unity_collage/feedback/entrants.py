@@ -13,6 +13,7 @@ from ..search.auto import solve
 from .candidates import OURS, Choice, ids_of, problems_of
 from .comparison import Comparison
 from .corrections import is_late
+from .room import OF_A_RUNTIME
 
 LOGGER = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def add_entrants(
             comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
         elif clock.is_over():
             comparison.leave_out(name, choice, clock.reason())
-            comparison.left_out_for_time = True
+            comparison.left_out = True
         else:
             comparison.add(name, choice)
     if settings.stock:
@@ -74,9 +75,9 @@ def _add_whole_models(comparison: Comparison) -> None:
                 f"not built: the runtimes before took {spent:.0f} s, and all together may take {limit:g} s"
             )
             comparison.leave_out(name, None, reason)
-            comparison.left_out_for_time = True
+            comparison.left_out = True
         else:
-            comparison.add_built(name, None, partial(builder.whole, name))
+            comparison.add_built(name, None, partial(builder.whole, name), OF_A_RUNTIME)
 
 
 class _Clock:

@@ -96,7 +96,7 @@ def refined(
     if records is not None:
         choice = comparison.programs[winner].choice
         description = None if choice is None else described(builder.costed, choice)
-        outcome = {"report": encode(report), "choice": description, "left_out": comparison.left_out_for_time}
+        outcome = {"report": encode(report), "choice": description, "left_out": comparison.left_out}
         records.keep(outcome, load.is_busy)
     return replace(result, report=report)
 

@@ -25,6 +25,8 @@ from .symbols import LearntSizes
 
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 """Types of arguments with values that have a name in ``torch``."""
+_QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+"""Types with a scale of their own. Torch's fake tensors say float32 in their place."""
 
 
 @dataclass(slots=True)
@@ -101,6 +103,8 @@ class _Operands:
             return {"complex": [value.real, value.imag]}
         if isinstance(value, torch.device):
             return {"device": "cpu"}
+        if isinstance(value, torch.dtype) and value in _QUANTISED:
+            raise CallRefused("it makes a tensor of quantised numbers, which only PyTorch has")
         if isinstance(value, _NAMED):
             return {"torch": str(value).removeprefix("torch.")}
         if isinstance(value, torch.Tensor):

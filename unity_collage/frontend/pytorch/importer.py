@@ -105,7 +105,14 @@ class _Importer:
         specs = self._program.graph_signature.output_specs
         found = []
         for arg, spec in zip(output.args[0], specs, strict=True):  # pyright: ignore[reportArgumentType]
-            if spec.kind not in _RESULTS or isinstance(spec.arg, ConstantArgument):
+            if spec.kind not in _RESULTS:
+                continue
+            if isinstance(spec.arg, ConstantArgument):
+                if spec.arg.value is not None:
+                    _LOG.warning(
+                        "the program does not return the module's result %r: it returns tensors",
+                        spec.arg.value,
+                    )
                 continue
             if not isinstance(spec.arg, TensorArgument):
                 raise ModelError(f"this model cannot be imported: its result {spec.arg.name} is not a tensor")
