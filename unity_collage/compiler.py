@@ -19,6 +19,7 @@ from .annotations import DEVICE_PLANS, EXPLANATION, PLAN
 from .backends import registry
 from .calling.binding import Params, has_weights, with_constant_inputs, with_params
 from .calling.describe import signature_of
+from .cost import asking
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
@@ -45,6 +46,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .placing import devices_named, names_of, of_several, placed
+from .plan import weighed
 from .plan.explanation import Explanation
 from .plan.memory import memory_goal
 from .plan.plan import Plan
@@ -218,6 +220,8 @@ def compile(
                 said("looking for kernels")
                 with using(_objects(costs)), keeping.noting() as answers:
                     program = _made(pipeline, source, scope, refine, said, params, runtimes)
+                asking.forget()
+                weighed.forget()
                 said("keeping the program")
                 keeping.keep(digest, model, given, program, answers, costs)
             if has_weights(source) and not any(map(len, source.samples.values())):

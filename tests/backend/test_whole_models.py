@@ -19,7 +19,7 @@ from unity_collage.errors import CollageError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.whole_models import entrants_of, runtimes_among
 from unity_collage.frontend.models import import_model
-from unity_collage.lowering.live_memory import constants_nbytes
+from unity_collage.lowering.live_memory import weights_nbytes
 from unity_collage.sessions import RUNTIMES, SessionModel, WholeModel, session_module
 from unity_collage.testing import graphs
 
@@ -154,7 +154,7 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
 
 
 def test_a_program_without_room_in_memory_is_not_built(runtime, tmp_path, monkeypatch) -> None:
-    weights = constants_nbytes([import_model(_model()).mod["main"]])
+    weights = weights_nbytes(import_model(_model()).mod)
     monkeypatch.setattr("unity_collage.feedback.room.available_bytes", lambda: 8 * weights)
     options = {"database": tmp_path / "costs.sqlite", "recompile": True}
     programs = {each.name: each for each in uc.compile(_model(), **options).plan["main"].comparison.programs}

@@ -69,6 +69,11 @@ def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[in
     return asked
 
 
+def forget() -> None:
+    """Forget the functions that were asked about last: they hold the weights of their models."""
+    _workloads.cache.clear()
+
+
 def _workload(
     graph: DataflowGraph,
     candidate: Candidate,

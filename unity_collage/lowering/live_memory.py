@@ -69,7 +69,7 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
     modules = list(external) or list((mod.attrs or {}).get(EXTERNAL_MODS, []))
     library, devices = library_memory(modules), _devices(mod, target)
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
-    weights = constants_nbytes(functions.values()) + library.constants
+    weights = _constants(functions.values()) + library.constants
     known = _Known(mod, library, temporaries_of(mod, target))
     runs = {gvar.name_hint: known.run_of(gvar) for gvar in functions}
     return {name: run.memory(devices, weights) for name, run in runs.items() if run is not None}
@@ -89,7 +89,12 @@ def _named(device: Any) -> tuple[str, int, str]:
     return str(device.target), int(device.vdevice_id), str(device.memory_scope)
 
 
-def constants_nbytes(functions: Iterable[relax.Function]) -> int:
+def weights_nbytes(mod: IRModule) -> int:
+    """The bytes of a module's constants, each once."""
+    return _constants(func for func in mod.functions.values() if isinstance(func, relax.Function))
+
+
+def _constants(functions: Iterable[relax.Function]) -> int:
     """The bytes of TVM's constants, each once."""
     found: dict[int, int] = {}
 

@@ -84,6 +84,11 @@ def _nbytes_at(func: relax.Function, sizes: tuple[tuple[str, int], ...]) -> tupl
     return tuple(nbytes_of(node.var) for node in DataflowGraph(at_sizes(func, dict(sizes))).nodes)
 
 
+def forget() -> None:
+    """Forget the functions whose values were counted last: they hold the weights of their models."""
+    _nbytes_at.cache_clear()
+
+
 def problem_at(graph: DataflowGraph, costs: Costs, whole: Problem, sample: SampleCosts) -> Problem:
     """The problem ``whole``, which is weighed, with the costs of one sample: the same options, free nodes and order."""
     options: list[Option] = []

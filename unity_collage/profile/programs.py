@@ -15,6 +15,7 @@ from tvm.ir import IRModule
 from ..calling.describe import signature_of
 from ..graph.devices import places_of
 from ..lowering import library_file
+from ..lowering.live_memory import weights_nbytes
 from ..measure.loaded import LOADED
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
@@ -23,6 +24,11 @@ from .exceptional import InputSets
 
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
+
+_LARGE_BYTES = 1 << 26
+"""Programs of a model with as many bytes of weights are linked, so that the worker maps their weights: it copies those
+of object files. Linking takes 0.1 s, for which smaller programs are not worth it.
+"""
 
 LEAST_RUNS = 3
 """The fewest runs of each program in a round."""
@@ -48,6 +54,7 @@ class ProgramWorker:
         self._signature = None
         if model is not None and self._devices:
             self._signature = replace(signature_of(model, model, None, None), shared=())
+        self._is_linked = model is not None and weights_nbytes(model) >= _LARGE_BYTES
         self._folder = Scratch("programs")
         stored = Path(self._folder.name) / "inputs.npz"
         named: dict[str, Any] = {
@@ -63,7 +70,7 @@ class ProgramWorker:
         """Load a program; the result is the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
         facts = facts_about(executable, signature=self._signature, devices=self._devices)
-        library_file.export(executable, path, facts, is_linked=False)
+        library_file.export(executable, path, facts, is_linked=self._is_linked)
         return self._load(name, path)
 
     @property

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
@@ -23,6 +24,7 @@ class Constants:
     def __init__(self) -> None:
         self._made: dict[Any, ir.GenericConst] = {}
         self._kept: list[torch.Tensor] = []  # kept alive, so that no other tensor gets the same address
+        self._transposed: dict[ir.GenericConst, ir.GenericConst] = {}
 
     def of(self, tensor: torch.Tensor) -> ir.GenericConst:
         """The constant with the values of ``tensor``; raises CallRefused if Relax has no such type."""
@@ -33,6 +35,13 @@ class Constants:
             self._kept.append(tensor)
             self._made[key] = _constant(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous())
         return self._made[key]
+
+    def transposed(self, matrix: ir.GenericConst) -> ir.GenericConst:
+        """The transposed matrix as a constant of its own; unless the other one is read too, the module lacks it."""
+        if matrix not in self._transposed:
+            values = matrix.value.numpy()
+            self._transposed[matrix] = relax.const(np.ascontiguousarray(values.T), str(matrix.value.dtype))
+        return self._transposed[matrix]
 
 
 def _constant(tensor: torch.Tensor) -> ir.GenericConst:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from tvm.relax import op
 from tvm_ffi import structural_equal
 
 from .symbols import LearntSizes, Size
+
+if TYPE_CHECKING:
+    from .constants import Constants
 
 Value = Any
 """An argument of an operator: an expression of Relax, a number, a size, a list of them, or None."""
@@ -52,6 +55,7 @@ class Context:
     sizes: LearntSizes
     is_widened: bool
     """Whether numbers of 16 bits are computed with in float32, as torch does inside an operator."""
+    constants: Constants
 
     def emit(self, expr: relax.Expr) -> Any:
         """``expr`` as a variable, so that its type is known."""

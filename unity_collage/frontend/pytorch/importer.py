@@ -216,7 +216,7 @@ class _Importer:
         name, convert = converter_of(node)
         given = [self._argument(arg) for arg in given]
         is_widened = name not in MOVES and any(is_half(leaf) for leaf in pytree.tree_leaves(given))
-        cx = Context(self.builder, node, self._sizes, is_widened)
+        cx = Context(self.builder, node, self._sizes, is_widened, self._constants)
         if is_widened:
             given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if is_half(leaf) else leaf, given)
         return self._checked(node, convert(cx, *given))

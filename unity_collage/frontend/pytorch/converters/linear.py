@@ -33,7 +33,8 @@ def _product(cx: Context, a: Expr, b: Expr) -> Expr:
 def _linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     """x weight^T + bias."""
     if rank_of(weight) == 2:
-        weight = cx.emit(op.permute_dims(weight))
+        is_known = isinstance(weight, ir.GenericConst)
+        weight = cx.constants.transposed(weight) if is_known else cx.emit(op.permute_dims(weight))
     product = op.matmul(x, weight)
     return product if bias is None else op.add(product, bias)
 
