@@ -93,7 +93,7 @@ def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     return _checked(write_through(step, call))
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, np.ndarray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable, with the names of the function and the operator, for an operator that is not a product.
@@ -102,7 +102,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
     programs = [
         lower_function(f, name, [_tables(f, name)], blob) for f, name in zip(functions, names, strict=True)
     ]
-    return programs_json(programs), blob.content
+    return programs_json(programs), blob.taken()
 
 
 def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:

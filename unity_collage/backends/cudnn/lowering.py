@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from tvm import relax
 
 from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
@@ -101,7 +102,7 @@ def why_partial(step: NativeStep) -> str | None:
     return attention.why_partial(step) if step.primitive == attention.PRIMITIVE else why_not_layout(step)
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, np.ndarray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable with the name of a function that is not one graph.
@@ -114,7 +115,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
         for made in program.steps:
             if (reason := why_partial(made)) is not None:
                 raise NotLowerable(f"{program.name}: {reason}")
-    return programs_json(programs), blob.content
+    return programs_json(programs), blob.taken()
 
 
 _GROWING: Mapping[str, Callable[[NativeStep, relax.Call, int], NativeStep | str]] = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from tvm import relax
 
 from ...graph.free_sizes import for_all_sizes
@@ -121,7 +122,7 @@ def why_partial(step: NativeStep) -> str | None:
     return _family(step).why_partial(step)
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, np.ndarray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable with the name of a function that no algorithm takes.
@@ -134,7 +135,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
         for step in program.steps:
             if (reason := why_partial(step)) is not None:
                 raise NotLowerable(f"{program.name}: {reason}")
-    return programs_json(programs), blob.content
+    return programs_json(programs), blob.taken()
 
 
 def _checked(step: NativeStep | str) -> NativeStep | str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import relax
 from tvm.runtime import Module
 
 from ... import runtime
 
-Lower = Callable[[Sequence[relax.Function], Sequence[str]], tuple[str, bytearray]]
+Lower = Callable[[Sequence[relax.Function], Sequence[str]], tuple[str, np.ndarray]]
 """From functions and their symbols to the JSON of their programs and the blob of their constants."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+import numpy as np
 from tvm import ir, relax
 
 from ...annotations import threads_of
@@ -51,14 +52,14 @@ class Tables:
 
 def lower_functions(
     functions: Sequence[relax.Function], names: Sequence[str], *tables: Tables
-) -> tuple[str, bytearray]:
+) -> tuple[str, np.ndarray]:
     """The JSON with one program for each function, and the blob of all their constants. Raises NotLowerable.
 
     A function is lowered by the first of the ``tables`` with which all steps can run, else by the last.
     """
     blob = Blob()
     programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]
-    return programs_json(programs), blob.content
+    return programs_json(programs), blob.taken()
 
 
 def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], blob: Blob) -> NativeProgram:

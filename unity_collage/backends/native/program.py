@@ -199,19 +199,36 @@ def programs_json(programs: Sequence[NativeProgram]) -> str:
     return json.dumps({"programs": [p.to_json() for p in programs]}, allow_nan=False, separators=(",", ":"))
 
 
+_ALIGNED = 64
+"""The alignment of constants and of a blob, in bytes."""
+
+
 @dataclass(slots=True)
 class Blob:
     """The constants of a module, each distinct content stored once, aligned to 64 bytes."""
 
-    content: bytearray = field(default_factory=bytearray)
     offsets: dict[bytes, int] = field(default_factory=dict)
-    """By a hash of the content, which avoids a second copy of the weights in memory."""
+    """By a hash of the content."""
+    _pieces: list[np.ndarray] = field(default_factory=list)
+    _nbytes: int = 0
 
     def add(self, data: np.ndarray) -> int:
         """The offset in the blob of ``data``, an array of bytes, which is added if it is new."""
         key = hashlib.blake2b(data.data, digest_size=16).digest()
         if key not in self.offsets:
-            self.content.extend(bytes(-len(self.content) % 64))
-            self.offsets[key] = len(self.content)
-            self.content.extend(data)
+            begin = self.offsets[key] = self._nbytes + -self._nbytes % _ALIGNED
+            self._pieces.append(data)
+            self._nbytes = begin + data.nbytes
         return self.offsets[key]
+
+    def taken(self) -> np.ndarray:
+        """The bytes, in memory that starts at a multiple of 64, for a module that keeps it; they are taken out."""
+        memory = np.zeros(self._nbytes + _ALIGNED, np.uint8)
+        first = -memory.ctypes.data % _ALIGNED
+        content, begin = memory[first : first + self._nbytes], 0
+        for piece in self._pieces:
+            begin += -begin % _ALIGNED
+            content[begin : begin + piece.nbytes] = piece
+            begin += piece.nbytes
+        self._pieces.clear()
+        return content

@@ -14,6 +14,8 @@ from ...graph.free_sizes import is_free, shape_with_sizes
 from .program import ScratchTensor, View
 from .views import row_major
 
+_OF_NUMPY = frozenset(("float16", "float32", "float64", "int8", "uint8", "int32", "int64"))
+
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
     """The shape of a tensor, or of the first field of a tuple; None if it is not known.
@@ -85,8 +87,11 @@ def scalar_of(value: Any) -> float | None:
 
 
 def array_of(constant: Any) -> np.ndarray:
-    """The content of a constant, dense."""
-    return np.ascontiguousarray(constant.value.numpy())
+    """The content of a constant, dense; it is not copied if numpy has its type."""
+    tensor = constant.value
+    if str(tensor.dtype) in _OF_NUMPY:
+        return np.ascontiguousarray(np.from_dlpack(tensor))
+    return np.ascontiguousarray(tensor.numpy())
 
 
 def view_of(value: Any, dims: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from tvm import relax
 
 from ...graph.free_sizes import for_all_sizes
@@ -83,7 +84,7 @@ def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     return _checked(moved)
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, np.ndarray]:
     """From functions to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable, with the names of the function and the operator, for what the tables decline.

@@ -1,5 +1,6 @@
 #include "base/saved_module.h"
 
+#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <cstring>
@@ -13,11 +14,24 @@ namespace {
 using tvm::ffi::Bytes;
 using tvm::ffi::Module;
 using tvm::ffi::String;
+using tvm::ffi::Tensor;
 
 Blob Copied(const char* data, size_t nbytes) {
   const auto buffer = std::make_shared<AlignedBuffer>(nbytes);
   if (nbytes != 0) std::memcpy(buffer->data(), data, nbytes);
   return {{buffer, buffer->data()}, nbytes};
+}
+
+// The bytes of a tensor, which lives as long as they do.
+Blob Held(const Tensor& tensor) {
+  if (tensor.numel() == 0) return Copied(nullptr, 0);
+  const auto* begin = static_cast<const std::byte*>(tensor.data_ptr());
+  if (tensor.dtype() != DLDataType{kDLUInt, 8, 1} || tensor.ndim() != 1 || !tensor.IsContiguous() ||
+      tensor.device().device_type != kDLCPU || reinterpret_cast<uintptr_t>(begin) % kAlignment != 0) {
+    TVM_FFI_THROW(ValueError) << "a blob is an aligned row of bytes on the host";
+  }
+  const auto owner = std::make_shared<Tensor>(tensor);
+  return {{owner, begin}, static_cast<size_t>(tensor.shape()[0])};
 }
 
 std::string JsonIn(const std::string& kind, const char* saved, size_t nbytes) {
@@ -40,8 +54,10 @@ void RegisterKind(const std::string& kind, MakeModule make) {
   Kinds()[kind] = make;
   tvm::ffi::reflection::GlobalDef()
       .def((kind + ".create").c_str(),
-           [make](const String& json, const Bytes& blob) {
-             return make(json, Copied(blob.data(), blob.size()));
+           [make](const String& json, tvm::ffi::AnyView blob) {
+             if (const auto tensor = blob.as<Tensor>()) return make(json, Held(*tensor));
+             const Bytes bytes = blob.cast<Bytes>();
+             return make(json, Copied(bytes.data(), bytes.size()));
            })
       .def(("ffi.Module.load_from_bytes." + kind).c_str(), [kind, make](const Bytes& saved) {
         std::string json = JsonIn(kind, saved.data(), saved.size());

@@ -22,7 +22,8 @@ struct Blob {
 // Makes a module of its text and blob.
 using MakeModule = std::function<tvm::ffi::Module(std::string json, Blob blob)>;
 
-// Registers <kind>.create, ffi.Module.load_from_bytes.<kind>, and `kind` for LoadSaved.
+// Registers <kind>.create, ffi.Module.load_from_bytes.<kind>, and `kind` for LoadSaved. <kind>.create takes
+// the text, and the blob as bytes, which are copied, or as a tensor of bytes, which is kept.
 void RegisterKind(const std::string& kind, MakeModule make);
 
 // What load_from_bytes takes: the length of the text as eight bytes, the text, the blob. Spaces behind the
