@@ -30,6 +30,7 @@ from ..database.rows import FailureKind
 from ..errors import first_line
 from ..lowering.object_store import keep_in
 from ..machine import environment
+from ..machine.memory import available_bytes
 from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner, Timed
@@ -42,7 +43,7 @@ from .inputs import random_inputs
 from .process_state import Spoilt
 
 _CACHE_SHARE = 4
-"""The cache of built kernels takes at most the memory that the worker may use, divided by this."""
+"""The cache of built kernels takes at most the memory that the worker may use, or that is left, divided by this."""
 
 _ROUNDS_AT_ONCE, _MOST_TURNS = 6, 4
 """For kernels that are timed together: the rounds in one go, and the most goes; a percentile that needs more runs
@@ -60,7 +61,7 @@ class MeasuringWorker:
         self._method = method
         self._say = say
         self._cache: LRUCache[str, tuple[Runner, int]] = LRUCache(
-            memory_bytes // _CACHE_SHARE, getsizeof=lambda held: held[1]
+            min(memory_bytes, available_bytes()) // _CACHE_SHARE, getsizeof=lambda held: held[1]
         )
         self._bench = bench
         self._checker = Checker(bench, say)

@@ -7,6 +7,7 @@ from . import dlight as dlight
 from . import meta_schedule as meta_schedule
 from . import schedule as schedule
 from . import transform as transform
+from ._tensor_intrin import TensorIntrin as TensorIntrin
 from .schedule import Schedule as Schedule
 from .schedule import ScheduleError as ScheduleError
 from .schedule import Trace as Trace
