@@ -1,6 +1,6 @@
 """The networks of the Collage paper, as planned by each strategy: whole programs, timed in turns in one run.
 
-    python benchmarks/strategies.py [NAME ...] [--breed 120] [--database FILE] [--json FILE]
+    python benchmarks/strategies.py [NAME ...] [--budget 60] [--breed 60] [--database FILE] [--json FILE]
 
 The strategies choose among the same candidates, with the same costs: each backend alone, greedy (what is preferred by
 the order of the backends, as large as it goes), the exact search, the exact search with costs from the running
@@ -40,7 +40,7 @@ def figures(name: str, options: argparse.Namespace) -> dict[str, Any]:
         networks.load(name),
         backends=kernel_backends(),
         database=options.database,
-        budget_seconds=None,
+        budget_seconds=options.budget,
         refine=Refinement(breeding=breeding),
         packs=False,
         recompile=True,
@@ -90,7 +90,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("networks", nargs="*", default=list(NETWORKS), metavar="NAME")
-    parser.add_argument("--breed", type=float, default=120.0, help="seconds of breeding; 0: none")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of measuring kernels")
+    parser.add_argument("--breed", type=float, default=60.0, help="seconds of breeding; 0: none")
     parser.add_argument("--database", type=Path)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from tvm import relax
 from tvm.ir import IRModule
@@ -11,6 +12,7 @@ from tvm.target import Target
 
 from ..lowering.apply import applied_module
 from ..lowering.build import build
+from ..lowering.by_rule import is_unmeasured, with_unmeasured_by_rule
 from ..lowering.fuse import fused
 from ..lowering.offload import offloaded_module
 from .candidates import Choice
@@ -64,5 +66,9 @@ def built_by_tvm(imported: IRModule, target: Target) -> relax.VMExecutable:
 
 def finished(costed: IRModule, choice: Choice, target: Target, origin: str = "given") -> IRModule:
     """The final module of a choice, ready to be built."""
+    measured = {
+        name: ids for name, ids in choice.items() if not is_unmeasured(cast(relax.Function, costed[name]))
+    }
     with target:
-        return fused(offloaded_module(applied_module(costed, choice, origin)), target)
+        mod = with_unmeasured_by_rule(applied_module(costed, measured, origin))
+        return fused(offloaded_module(mod), target)

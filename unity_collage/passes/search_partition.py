@@ -4,6 +4,8 @@ Reads    ``collage.candidates`` and ``collage.costs``; without costs it asks the
 Writes   the chosen kernels, outlined as by :mod:`.apply_plan`; ``collage.plan`` with its certificate;
          ``collage.explanation`` if requested. Removes the attributes that it read.
 Keeps    what the program computes; bindings that are in no chosen kernel.
+
+A function of which no kernel was measured, since the time was used up, gets kernels by rule (:mod:`.choose_by_rule`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..graph.devices import key_of, listed
 from ..lowering.apply import Functions, applied
+from ..lowering.by_rule import applied_unmeasured, is_unmeasured
 from ..lowering.kernel_texts import with_scripts
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
@@ -94,6 +97,8 @@ class SearchPartition:
         """``func`` of ``mod`` with its cheapest cover outlined, and the new functions."""
         graph = DataflowGraph(func, mod)
         func = self._costed(graph, mod)
+        if is_unmeasured(func) and self.memory is None:
+            return applied_unmeasured(graph, COSTS.read(func), names)
         problem, whole, cheapest = self._searched(graph, func)
         certificate = certified(whole, cheapest)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
