@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from decimal import ROUND_HALF_UP, Decimal
+
 from rich.table import Column
 
 
@@ -10,8 +13,8 @@ def duration(seconds: float) -> str:
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         value = seconds * factor
         if value >= 1:
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+            return f"{_fixed(value, 2 if value < 10 else 1 if value < 100 else 0)} {unit}"
+    return f"{_fixed(seconds * 1e9, 0)} ns"
 
 
 def size(nbytes: int) -> str:
@@ -19,8 +22,15 @@ def size(nbytes: int) -> str:
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         value = nbytes / factor
         if value >= 1:
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+            return f"{_fixed(value, 2 if value < 10 else 1 if value < 100 else 0)} {unit}"
     return f"{nbytes} bytes"
+
+
+def _fixed(value: float, digits: int) -> str:
+    """A number with ``digits`` behind the point. Ties are rounded up, as ``toFixed`` of the report's page does."""
+    if not math.isfinite(value):
+        return str(value)
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
 def plus_minus(seconds: float, low: float, high: float) -> str:
