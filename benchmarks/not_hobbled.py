@@ -43,7 +43,7 @@ _ROW_MAJOR, _NOT_TRANSPOSED = 101, 111
 _WARMUP = 0.2
 
 Times = Callable[[Row, float], float]
-"""The median seconds of a kernel, from runs that take so many seconds."""
+"""The median seconds of a run of a kernel; the number says for how many seconds it runs."""
 
 
 class OneDNN:
@@ -56,7 +56,8 @@ class OneDNN:
             [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         self._indexes = {row.name: index for index, row in enumerate(rows)}
-        self.implementations = {row.name: self._ask(_request(row)) for row in rows}
+        for row in rows:
+            self._ask(_request(row))
 
     def seconds(self, row: Row, seconds: float) -> float:
         return float(self._ask(f"time {self._indexes[row.name]} {seconds}"))
@@ -153,7 +154,8 @@ def _median(run: Callable[[], Any], seconds: float) -> float:
     while time.perf_counter() < end:
         run()
     times: list[float] = []
-    while sum(times) < seconds or len(times) < 5:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)

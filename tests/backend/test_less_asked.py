@@ -56,15 +56,14 @@ def test_programs_by_rule_compute_the_same(no_process: None, backends: list[str]
     assert program.plan is not None and not program.plan["main"].has_costs
 
 
-def test_without_time_to_measure_anything_kernels_are_chosen_by_rule(tmp_path: Path) -> None:
-    program = uc.compile(
-        layer(constant=True),
-        backends=["onednn", "tvm"],
-        database=tmp_path / "costs.sqlite",
-        budget_seconds=0.0,
-    )
+@pytest.mark.parametrize(("backends", "makers"), [(["onednn", "tvm"], ["onednn"]), (["tvm", "onednn"], [])])
+def test_without_time_to_measure_anything_kernels_are_chosen_by_rule(
+    tmp_path: Path, backends: list[str], makers: list[str]
+) -> None:
+    database = tmp_path / "costs.sqlite"
+    program = uc.compile(layer(constant=True), backends=backends, database=database, budget_seconds=0.0)
     plan = (program.plan or {})["main"]
-    assert plan.algorithm == "rule" and [kernel.backend for kernel in plan.kernels] == ["onednn"]
+    assert plan.algorithm == "rule" and [kernel.backend for kernel in plan.kernels] == makers
     assert "chosen by rule: there was no time to measure any of its kernels" in plan.remarks
     x = random(4, 16)
     np.testing.assert_allclose(arrays(program(x)), right(x), rtol=1e-4, atol=1e-5)

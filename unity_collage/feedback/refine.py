@@ -117,7 +117,7 @@ def _records(
 def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
     """The winner of a stored comparison; None if there is none, or if it cannot be built any more.
 
-    A comparison that left out programs for lack of time does not count if now there is no limit.
+    A comparison that left out programs for lack of time or memory does not count if now there is no limit of time.
     """
     known = records.find()
     if known is None:

@@ -44,21 +44,30 @@ def is_unmeasured(func: relax.Function) -> bool:
 def applied_unmeasured(
     graph: DataflowGraph, costs: Costs, names: NameSupply
 ) -> tuple[relax.Function, Functions]:
-    """:func:`applied_by_rule` for a function that :func:`is_unmeasured`: without candidates that cannot be made."""
+    """:func:`applied_by_rule` for a function that :func:`is_unmeasured`: without candidates that cannot be made.
+
+    Backends are preferred in the order of their candidates.
+    """
     refused = {number for number, key in costs.keys.items() if _is_refused(costs.by_key[key])}
     candidates = [candidate for candidate in CANDIDATES.read(graph.func) if candidate.id not in refused]
-    return applied_by_rule(graph, candidates, names, None, _NO_TIME)
+    preferred = tuple(dict.fromkeys(found.backend for found in candidates if found.backend != VIEW))
+    return applied_by_rule(graph, candidates, names, preferred, _NO_TIME)
 
 
 def with_unmeasured_by_rule(mod: IRModule) -> IRModule:
     """``mod`` with kernels by rule in the functions that are annotated and unmeasured."""
-    functions: Functions = {}
+    unmeasured = {
+        gvar: func
+        for gvar, func in mod.functions_items()
+        if isinstance(func, relax.Function) and CANDIDATES.on(func) and is_unmeasured(func)
+    }
+    if not unmeasured:
+        return mod
+    functions: Functions = dict(mod.functions_items())
     names = NameSupply(mod)
-    for gvar, func in mod.functions_items():
-        functions[gvar] = func
-        if isinstance(func, relax.Function) and CANDIDATES.on(func) and is_unmeasured(func):
-            functions[gvar], outlined = applied_unmeasured(DataflowGraph(func, mod), COSTS.read(func), names)
-            functions.update(outlined)
+    for gvar, func in unmeasured.items():
+        functions[gvar], outlined = applied_unmeasured(DataflowGraph(func, mod), COSTS.read(func), names)
+        functions.update(outlined)
     result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.Normalize()(result)
 

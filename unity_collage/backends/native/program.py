@@ -208,7 +208,7 @@ class Blob:
     """The constants of a module, each distinct content stored once, aligned to 64 bytes."""
 
     offsets: dict[bytes, int] = field(default_factory=dict)
-    """By a hash of the content."""
+    """By a hash of the content, in the order of the pieces."""
     _pieces: list[np.ndarray] = field(default_factory=list)
     _nbytes: int = 0
 
@@ -225,10 +225,8 @@ class Blob:
         """The bytes, in memory that starts at a multiple of 64, for a module that keeps it; they are taken out."""
         memory = np.zeros(self._nbytes + _ALIGNED, np.uint8)
         first = -memory.ctypes.data % _ALIGNED
-        content, begin = memory[first : first + self._nbytes], 0
-        for piece in self._pieces:
-            begin += -begin % _ALIGNED
+        content = memory[first : first + self._nbytes]
+        for begin, piece in zip(self.offsets.values(), self._pieces, strict=True):
             content[begin : begin + piece.nbytes] = piece
-            begin += piece.nbytes
         self._pieces.clear()
         return content
