@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tvm import ir, relax
@@ -17,6 +18,7 @@ from tvm.target import Target, codegen
 
 from .errors import CollageError, first_line
 from .runtime import cuda, num_threads
+from .runtime.instruction_sets import lists_all, sets_in, unlisted
 
 CUDA = "cuda"
 """TVM's name of the kind of targets that are NVIDIA GPUs."""
@@ -41,10 +43,27 @@ _ADDED = ("keys", "tag", "host")
 
 
 def host_target() -> Target:
-    """The CPU that this process runs on, with all its instruction sets and the pool's number of threads."""
-    triple = codegen.llvm_get_system_triple()
-    cpu = codegen.llvm_get_system_cpu()
-    return Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu, "num-cores": num_threads()})
+    """The CPU that this process runs on, with all its instruction sets and the pool's number of threads.
+
+    A virtual machine may hide instruction sets that this model of processor has: ``mattr`` takes these away.
+    """
+    hidden = [f"-{name}" for name in _hidden()]
+    return Target({**_model(), **({"mattr": hidden} if hidden else {}), "num-cores": num_threads()})
+
+
+def _model() -> dict[str, str]:
+    """The model of this processor, with all that it has."""
+    return {
+        "kind": "llvm",
+        "mtriple": codegen.llvm_get_system_triple(),
+        "mcpu": codegen.llvm_get_system_cpu(),
+    }
+
+
+@cache
+def _hidden() -> Sequence[str]:
+    """The instruction sets of this model that the processor does not have here."""
+    return unlisted(sets_in(codegen.llvm_get_cpu_features(Target(_model())))) if lists_all() else ()
 
 
 def cuda_target() -> Target:
