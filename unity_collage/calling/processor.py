@@ -36,7 +36,7 @@ def processor_of(target: Target) -> str:
 def why_not_here(required: Sequence[str]) -> str | None:
     """Why a program that uses ``required`` instruction sets cannot run on this processor, or None.
 
-    Linux says what an x86 processor has. A virtual machine may hide some of what its model has, and LLVM goes by the
+    Linux says what an x86 processor has. A virtual machine may hide some of what its model has, and LLVM knows only the
     model: it is asked only where Linux has other names.
     """
     missing = unlisted(required)
