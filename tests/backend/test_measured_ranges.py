@@ -75,6 +75,13 @@ def test_the_greatest_regret_is_printed(program: uc.Program) -> None:
     )
 
 
+def test_the_first_call_with_other_sizes_is_timed(program: uc.Program) -> None:
+    comparison = program.plan["main"].comparison
+    assert comparison is not None and comparison.first_call is not None
+    call = comparison.first_call
+    assert call.sizes == {"n": 8, "m": 4} and call.seconds > 0 and call.later > 0
+
+
 def test_the_saved_program_carries_the_certificate_of_its_range(program: uc.Program, tmp_path: Path) -> None:
     program.save(str(tmp_path / "layer.so"))
     found = dict(findings(str(tmp_path / "layer.so")))

@@ -80,6 +80,11 @@ MODULES = {
     "GRU both ways": (
         lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True, batch_first=True), (STEPS, draw(4, 3, 8))),
     "RNN": (lambda: Recurrent(nn.RNN, num_layers=2), (STEPS,)),
+    "LSTM with projections": (
+        lambda: nn.LSTM(6, 8, num_layers=2, bidirectional=True, proj_size=3), (draw(5, 2, 6),)),
+    "LSTM with projected states": (
+        lambda: nn.LSTM(6, 8, bidirectional=True, bias=False, proj_size=3),
+        (draw(5, 2, 6), (draw(2, 2, 3), draw(2, 2, 8)))),
     "RNN with ReLU": (lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False), (STEPS,)),
     "decoder step": (Decoder, (draw(1, 1, 16), PAST)),
 }  # fmt: skip
@@ -319,9 +324,60 @@ def test_a_refusal_names_the_operator(name: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_projected_states_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"aten.lstm.input .* \(proj_size\)"):
-        import_model(nn.LSTM(4, 8, proj_size=3), (draw(5, 2, 4),))
+class Branching(nn.Module):
+    """A condition on values; one of its branches has another inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def positive(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.one(x).relu(), y * 2
+
+        def negative(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            far = torch.cond(y.amax() > 0.5, lambda z: z + 1, lambda z: z.clone(), (y,))
+            return self.other(x) - x, far
+
+        a, b = torch.cond((x.sum() > 0).reshape(1), positive, negative, (x, x.cos()))
+        return a + b
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+def test_a_branch_is_taken_when_the_program_runs(is_free: bool) -> None:
+    module = Branching().eval()
+    free = {"x": {0: torch.export.Dim("rows", min=2, max=64)}} if is_free else None
+    program = program_of(torch.export.export(module, (draw(3, 8),), dynamic_shapes=free), None)
+    for x in (
+        torch.ones(3, 8),
+        -torch.ones(3, 8),
+        -2 * torch.ones(3, 8),
+        *([torch.ones(7, 8)] if is_free else []),
+    ):
+        with torch.no_grad():
+            agrees(program, x, module(x))
+
+
+class KnownBranch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+def test_a_branch_whose_condition_is_known_is_taken_at_the_import() -> None:
+    mod = import_model(KnownBranch(), (draw(2, 3),)).mod
+    assert [gvar.name_hint for gvar in mod.get_global_vars()] == ["main"] and "if" not in mod.script()
+    agrees(program_of(KnownBranch(), (draw(2, 3),)), draw(2, 3), draw(2, 3) + 1)
+
+
+class BySize(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.shape[0] > 4, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+def test_a_branch_by_size_is_refused() -> None:
+    free = {"x": {0: torch.export.Dim("rows", min=2, max=64)}}
+    with pytest.raises(ModelError, match="its condition depends on sizes: fix them"):
+        import_model(torch.export.export(BySize(), (draw(3, 8),), dynamic_shapes=free))
 
 
 def test_a_module_needs_inputs() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from unity_collage.feedback.refine import _known_winner
 from unity_collage.feedback.settings import BY_DEFAULT, Refinement
-from unity_collage.plan.comparison import ProgramComparison
+from unity_collage.plan.comparison import FirstCall, ProgramComparison
 from unity_collage.plan.encoding import encode
 
 BUILDER: Any = SimpleNamespace(whole_models={}, stock=lambda: ("module", "executable"))
@@ -20,6 +20,10 @@ UNLIMITED = replace(BY_DEFAULT, build_seconds=math.inf)
 
 def records(left_out: bool, locked: bool) -> Any:
     known = {"report": encode(ProgramComparison("TVM", ())), "choice": None, "left_out": left_out}
+    return records_with(known, locked)
+
+
+def records_with(known: dict[str, Any], locked: bool = True) -> Any:
     return SimpleNamespace(find=lambda: known, locked=locked)
 
 
@@ -38,3 +42,14 @@ def test_it_counts_only_where_time_is_limited(
     found = _known_winner(BUILDER, records(left_out, locked), settings)
     assert (found is not None) == is_known
     assert found is None or found.executable == "executable"
+
+
+@pytest.mark.parametrize(("later", "remarks"), [(2e-3, 1), (30e-3, 0)])
+def test_its_first_call_with_new_sizes_is_told_if_it_takes_longer(later: float, remarks: int) -> None:
+    call = FirstCall({"batch": 6, "length": 48}, 31.25e-3, later)
+    known = {"report": encode(ProgramComparison("TVM", (), first_call=call)), "choice": None}
+    found = _known_winner(BUILDER, records_with(known), BY_DEFAULT)
+    assert found is not None and found.report is not None and found.report.first_call == call
+    assert len(found.remarks) == remarks
+    for remark in found.remarks:
+        assert remark.endswith("with batch 6, length 48 it took 31.2 ms, later calls 2 ms")

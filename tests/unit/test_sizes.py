@@ -272,6 +272,25 @@ def test_other_functions_that_can_be_called_stay() -> None:
     assert names == {"inner", "other", "main", "main_any_size", "main_n_2"}
 
 
+def test_variants_have_copies_of_the_functions_that_they_call() -> None:
+    @I.ir_module
+    class Calling:
+        @R.function(private=True)
+        def inner(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
+            y: R.Tensor((n,), "float32") = R.nn.relu(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            cls = Calling
+            return cls.inner(x)
+
+    mod, _ = with_variants(Calling, [{"n": 2}, {"n": 3}])
+    params = [param for func in mod.functions.values() for param in func.params]
+    assert len(params) == len(set(params)) == 7, mod
+
+
 def test_a_size_that_the_model_cannot_have_is_left_out_with_the_reason() -> None:
     n = tvm.tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, 4), "float32"))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
-from ..plan.comparison import DIFFERS, Prediction, ProgramComparison, ProgramTimes
-from ..profile.inputs import samples_of, why_not_exceptional
+from ..plan.comparison import DIFFERS, FirstCall, Prediction, ProgramComparison, ProgramTimes
+from ..profile.inputs import inputs_of_sizes, samples_of, unmet_sizes, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from ..profile.rounded_inputs import ROUNDING
 from .builder import Built, ProgramBuilder
@@ -186,6 +186,17 @@ class Comparison:
         built = self.programs[winner].built
         assert built is not None
         return winner, Refined(*built, self._report(winner))
+
+    def first_call(self, name: str) -> FirstCall | None:
+        """The first call of a program with sizes that are none of the samples; None where it does not take them."""
+        sizes = unmet_sizes(self.builder.imported)
+        if sizes is None:
+            return None
+        try:
+            found = self.worker.first_call(name, inputs_of_sizes(self.builder.imported, sizes))
+        except CollageError:  # no tensor has these sizes
+            return None
+        return None if isinstance(found, str) else FirstCall(sizes, *found)
 
     def _sure(self, medians: Mapping[str, Sequence[float]]) -> Mapping[str, Sequence[float]]:
         """The programs without other runtimes that are not faster than our kernels cost; all programs if none is

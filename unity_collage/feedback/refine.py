@@ -25,6 +25,7 @@ from ..graph.variants import has_loop
 from ..machine.load import LoadWatch
 from ..plan.comparison import Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
+from ..plan.ranges import named
 from ..profile.inputs import input_sets, samples_of
 from ..profile.kernels import KernelProfiler
 from ..profile.programs import TIMEOUT_SECONDS, ProgramWorker
@@ -41,6 +42,9 @@ from .records import Records, choice_of, described, records_of
 from .settings import BY_DEFAULT, Refined, Refinement, Tell
 
 LOGGER = logging.getLogger(__name__)
+
+_LONGER = 1.5
+"""A first call that takes this many times as long as later ones is worth a remark."""
 
 LOOP_SECONDS = 20.0
 """How long a program with a loop may run on drawn inputs, for which the loop may have no end."""
@@ -82,6 +86,7 @@ def refined(
             if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
                 breed(comparison, settings.breeding)
             winner, result = comparison.finish(lambda: watch.load().is_busy)
+            first_call = comparison.first_call(winner)
         except CollageError as error:
             if not settings.is_optional:
                 raise
@@ -92,13 +97,13 @@ def refined(
     assert result.report is not None
     report = replace(result.report, created=time.time(), others=load.others)
     if not is_of_one_size:  # the costs of the plan are for one size, the times for all samples together
-        report = replace(report, predicted=None, measured=None, samples=len(sets))
+        report = replace(report, predicted=None, measured=None, samples=len(sets), first_call=first_call)
     if records is not None:
         choice = comparison.programs[winner].choice
         description = None if choice is None else described(builder.costed, choice)
         outcome = {"report": encode(report), "choice": description, "left_out": comparison.left_out}
         records.keep(outcome, load.is_busy)
-    return replace(result, report=report)
+    return replace(result, report=report, remarks=_remarks(report))
 
 
 def _records(
@@ -146,7 +151,19 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
             first_line(error),
         )
         return None
-    return Refined(*built, report)
+    return Refined(*built, report, _remarks(report))
+
+
+def _remarks(report: ProgramComparison) -> tuple[str, ...]:
+    """How long a call with new sizes takes, if the first one takes notably longer."""
+    call = report.first_call
+    if call is None or call.seconds < _LONGER * call.later:
+        return ()
+    first, later = (f"{seconds * 1e3:.3g} ms" for seconds in (call.seconds, call.later))
+    return (
+        f"the first call with new sizes takes longer, since libraries make their kernels then: with "
+        f"{named(call.sizes)} it took {first}, later calls {later}",
+    )
 
 
 def learn(comparison: Comparison, priority: Sequence[str]) -> None:

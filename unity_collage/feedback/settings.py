@@ -61,6 +61,6 @@ class Refined:
     report: ProgramComparison | None = None
     """None: programs were not compared."""
     remarks: tuple[str, ...] = ()
-    """Why they were not."""
+    """Why they were not, or what else is notable about the program."""
     percentile: float = MEDIAN
     """The percentile that the costs of its kernels are."""

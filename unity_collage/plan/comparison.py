@@ -32,6 +32,17 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstCall:
+    """The first call of a program with sizes that it has not met: libraries make their primitives for them then."""
+
+    sizes: dict[str, int]
+    """The size of each free dimension, by name: none of the samples."""
+    seconds: float
+    later: float
+    """The median seconds of later calls with these sizes."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramComparison:
     """Programs that were timed in turns, and the fastest of them."""
 
@@ -50,6 +61,8 @@ class ProgramComparison:
     """At how many sizes of open dimensions each program was timed; times are sums over them."""
     others: float = 0.0
     """How many cores other processes kept busy during the comparison."""
+    first_call: FirstCall | None = None
+    """Of the winner, if sizes are free and it takes others than the samples."""
 
     @property
     def additive_error(self) -> float | None:

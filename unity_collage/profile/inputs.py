@@ -94,7 +94,27 @@ def input_sets(mod: IRModule) -> list[list[np.ndarray]]:
     samples = samples_of(mod)
     if not samples:
         return [dummy_inputs(mod)]
-    return [_dummies(_of_sizes(mod["main"], sizes)) for sizes in samples]
+    return [inputs_of_sizes(mod, sizes) for sizes in samples]
+
+
+def unmet_sizes(mod: IRModule) -> dict[str, int] | None:
+    """Sizes of the open dimensions that are none of the samples: between the two largest, or half of the only one.
+
+    None where no dimension has such a size.
+    """
+    samples = samples_of(mod)
+    if not samples:
+        return None
+    found: dict[str, int] = {}
+    for name in samples[0]:
+        *smaller, largest = sorted({sizes[name] for sizes in samples})
+        found[name] = max(1, (smaller[-1] + largest) // 2 if smaller else largest // 2)
+    return None if found in samples else found
+
+
+def inputs_of_sizes(mod: IRModule, sizes: Mapping[str, int]) -> list[np.ndarray]:
+    """:func:`dummy_inputs` with these sizes of the open dimensions; raises CollageError."""
+    return _dummies(_of_sizes(mod["main"], sizes))
 
 
 def _dummies(func: relax.Function) -> list[np.ndarray]:

@@ -112,6 +112,13 @@ class ProgramWorker:
         reply = self._ask(request)
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
+    def first_call(self, name: str, inputs: Sequence[np.ndarray]) -> tuple[float, float] | str:
+        """The seconds of the first call of a program with ``inputs``, and the median of later ones; or a reason."""
+        stored = Path(self._folder.name) / "first_call.npz"
+        np.savez(stored, *inputs)
+        reply = self._ask({"ask": "first_call", "name": name, "inputs": str(stored)})
+        return reply["reason"] if "reason" in reply else (float(reply["first"]), float(reply["later"]))
+
     def error(self, name: str, reference: str) -> float | str:
         """The largest difference of outputs from those of ``reference``, over their range; or a reason."""
         reply = self._ask({"ask": "error", "name": name, "reference": reference})

@@ -27,6 +27,9 @@ PAUSE_SECONDS = 0.01
 _SLOW = 5.0
 """A program that takes this many rounds' time runs once in a round, without a warm-up: a long run has little noise."""
 
+_LATER_CALLS = 5
+"""How many calls follow a first one to tell what it takes longer."""
+
 _MOST_SECONDS = 15.0
 """Where one run of each program takes long, there are only as many rounds as fit into this time, and at least two."""
 
@@ -118,6 +121,13 @@ class LoadedPrograms:
             ]
         self._seconds[name] = min(self._seconds[name], sum(map(statistics.median, found)))
         return found[0] if len(found) == 1 else _summed(found)
+
+    def _first_call(self, name: str, inputs: str) -> dict[str, Any]:
+        """The seconds of the first call with these inputs, and the median of later ones."""
+        with np.load(inputs) as stored:
+            run = partial(self._programs[name], *(stored[key] for key in stored.files))
+        first = _seconds_of(run)
+        return {"first": first, "later": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
         """The median seconds of each kernel of an instrumented program."""

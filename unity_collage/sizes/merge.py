@@ -17,6 +17,11 @@ from ..tvm_private import give_type
 Functions = dict[ir.GlobalVar, ir.BaseFunc]
 
 
+def _copied(func: ir.BaseFunc) -> ir.BaseFunc:
+    """A function with variables of its own: the module at another size may have the same one."""
+    return relax.utils.copy_with_new_vars(func) if isinstance(func, relax.Function) else func
+
+
 @dataclass(slots=True)
 class MergedModules:
     """Functions of several modules, each under a name of its own."""
@@ -35,7 +40,7 @@ class MergedModules:
             renamed[gvar] = equal or self._named(gvar.name_hint, mod[gvar])
         for gvar in called:
             if renamed[gvar] not in self.functions:
-                self._put(renamed[gvar], mod[gvar], renamed)
+                self._put(renamed[gvar], _copied(mod[gvar]), renamed)
         gvar = self._named(name, func)
         self._put(gvar, func, renamed)
         return gvar

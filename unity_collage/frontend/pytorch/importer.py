@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from tvm.relax import op
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
 from ..opaque import with_remarks
+from .branches import conditional, has_branches, in_dataflow, is_cond
 from .constants import Constants, is_constant, why_not_computed
 from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
@@ -86,14 +89,18 @@ class _Importer:
         self._check_mutations(needed)
         inputs = [self._input(node, specs[node.name]) for node in nodes if node.op == "placeholder"]
         params = [param for param in inputs if param is not None]
+        branches = has_branches(self._program.graph_module)
         with self.builder.function("main", params):
-            with self.builder.dataflow():
+            # Branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
+            with nullcontext() if branches else self.builder.dataflow():
                 for node in nodes:
                     if node.op in ("call_function", "get_attr") and node in needed:
                         self._values[node] = self._value(node, self._program.graph_module)
-                output = self.builder.emit_output(self._returned([self._tensor(node) for node in results]))
+                returned = self._returned([self._tensor(node) for node in results])
+                output = returned if branches else self.builder.emit_output(returned)
             self.builder.emit_func_output(output)
         mod = self.builder.finalize()
+        mod = in_dataflow(mod) if branches else mod
         return (
             mod if self._elsewhere is None else with_remarks(mod, self._elsewhere.remarks),
             tuple(param.name for param in params),
@@ -188,6 +195,8 @@ class _Importer:
     def _converted(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
         if node.target in _SUBGRAPHS:
             return self._inlined(*args[_SUBGRAPHS[node.target] :])
+        if is_cond(node):
+            return self._conditional(node, *args)
         if getattr(node.target, "__name__", "") == "getitem":
             return args[0][args[1]]
         if isinstance(node.meta.get("val"), (torch.SymBool, bool)):
@@ -229,6 +238,30 @@ class _Importer:
             if node.op in ("call_function", "get_attr"):
                 self._values[node] = self._value(node, module)
         return fx.map_arg(nodes[-1].args[0], self._values.__getitem__)
+
+    def _conditional(
+        self,
+        node: fx.Node,
+        condition: Value,
+        yes: fx.GraphModule,
+        no: fx.GraphModule,
+        operands: Sequence[Value],
+    ) -> Value:
+        """The results of one of two graphs, by a condition that is known or a tensor."""
+        if isinstance(condition, (bool, torch.Tensor)):
+            return self._inlined(yes if condition else no, *operands)
+        if not isinstance(condition, relax.Expr):
+            raise failure(node, "its condition depends on sizes: fix them")
+
+        def branch(module: fx.GraphModule, inside: Sequence[Value]) -> list[relax.Expr]:
+            found = [self._argument(each) for each in self._inlined(module, *inside)]
+            return [self._checked_tensor(node, *pair) for pair in zip(found, node.meta["val"], strict=True)]
+
+        branches = {"branch_true": partial(branch, yes), "branch_false": partial(branch, no)}
+        try:
+            return conditional(self.builder, condition, branches, operands, self._sizes)
+        except CallRefused as refused:
+            raise failure(node, str(refused)) from refused
 
     def _argument(self, value: Value) -> Value:
         """A known tensor as a constant of Relax, in lists too."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
@@ -60,6 +61,23 @@ class LearntSizes:
     def of(self, size: int | torch.SymInt) -> Size:
         """``size`` as an int or an expression; raises ModelError if it depends on values."""
         return int(size) if isinstance(size, int) else _expression(size.node.expr, self._known)
+
+    def variables(self) -> list[tirx.Var]:
+        """The sizes that are variables of the function that is emitted."""
+        return list(dict.fromkeys(each for each in self._known.values() if isinstance(each, tirx.Var)))
+
+    @contextmanager
+    def renamed(self, names: Mapping[tirx.Var, tirx.Var]) -> Iterator[None]:
+        """Inside another function the variables have other names; what is learnt there holds only there."""
+        outside = self._known
+        self._known = {
+            symbol: names.get(size, size) if isinstance(size, tirx.Var) else size
+            for symbol, size in outside.items()
+        }
+        try:
+            yield
+        finally:
+            self._known = outside
 
     def shape(self, tensor: torch.Tensor) -> list[Size]:
         """The shape of a value, as torch knows it."""

@@ -34,6 +34,8 @@ class _Direction:
     is_reverse: bool
     weights: Sequence[Expr]
     """Of the input, of the state, and their biases if it has them."""
+    projection: Expr | None = None
+    """The matrix that makes the state of its own hidden vector, if it has one (``proj_size``)."""
 
     def states(self, cx: Context, x: Expr, state: Expr, memory: Expr | None, keeps_memory: bool) -> Any:
         """The states of all steps (steps, batch, hidden), and one row more for the last memory."""
@@ -50,9 +52,39 @@ class _Direction:
             options["resets_first"] = False
         if biases:
             products = op.add(products, self._sum(cx, biases))
+        if self.projection is not None:
+            products, of_state, operands[0] = self._of_hidden(cx, cx.emit(products), of_state, state)
         make = getattr(operators, self.cell)
         turned = cx.emit(op.permute_dims(of_state))
         return cx.emit(make(cx.emit(products), turned, *operands, **options))
+
+    def _of_hidden(self, cx: Context, products: Any, of_state: Any, state: Expr) -> Any:
+        """Products, weights and initial state where the hidden vector u before the projection P is the state.
+
+        W h = (W P) u, since h = P u. The initial h need not be a P u: its product is added to that of the first step,
+        and u is zero there.
+        """
+        first = cx.emit(op.matmul(state, op.permute_dims(of_state)))
+        steps = known_size(shape_of(products)[0], "the number of its steps")
+        at = steps - 1 if self.is_reverse else 0
+        parts = [sliced(cx, products, 0, *ends) for ends in ((0, at), (at + 1, steps)) if ends[0] < ends[1]]
+        own = cx.emit(op.add(sliced(cx, products, 0, at, at + 1), first))
+        rows = [*parts, own] if self.is_reverse else [own, *parts]
+        summed = cx.emit(op.concat(rows, 0)) if parts else own
+        batch, hidden = shape_of(state)[0], shape_of(_given(self.projection))[1]
+        return (
+            summed,
+            cx.emit(op.matmul(of_state, self.projection)),
+            cx.emit(op.zeros([batch, hidden], cx.dtype)),
+        )
+
+    def outputs(self, cx: Context, hidden: Any) -> Any:
+        """The states that the layer returns."""
+        return (
+            hidden
+            if self.projection is None
+            else cx.emit(op.matmul(hidden, op.permute_dims(self.projection)))
+        )
 
     def _bias_of_new_state(self, cx: Context, of_state: Expr, biases: Sequence[Expr]) -> Any:
         """It is an operand of its own, since it is reset together with the product with the state."""
@@ -103,11 +135,11 @@ def _recurrent(cell: str, *activations: str) -> Converter:
             raise CallRefused("its dropout is random")
         directions = 2 if bidirectional else 1
         each = 4 if has_biases else 2
-        if len(params) != layers * directions * each:
-            raise CallRefused("its states are projected (proj_size)")
+        total = len(params) // (layers * directions)
+        groups = [params[n : n + total] for n in range(0, len(params), total)]
         made = [
-            _Direction(cell, activations, n % directions == 1, params[each * n : each * n + each])
-            for n in range(layers * directions)
+            _Direction(cell, activations, n % directions == 1, group[:each], *group[each:])
+            for n, group in enumerate(groups)
         ]
         first = swapped(cx, x, [1, 0, 2]) if batch_first else x
         states, last, memories = _run(cx, made, first, initial, directions)
@@ -134,7 +166,7 @@ def _run(
             both = initial if isinstance(initial, list) else [initial]
             state, *rest = (selected(cx, each, 0, n) for each in both)
             rows = direction.states(cx, x, state, rest[0] if rest else None, reads_memory)
-            states = sliced(cx, rows, 0, 0, steps)
+            states = direction.outputs(cx, sliced(cx, rows, 0, 0, steps))
             outputs.append(states)
             if reads_last:
                 last.append(selected(cx, states, 0, 0 if direction.is_reverse else steps - 1))

@@ -1,0 +1,77 @@
+"""``torch.cond``: its graphs become private functions, one of which the program calls.
+
+A function of Relax has its own symbolic sizes, so the outer sizes are a parameter of it, a shape. Values that are known
+while importing are constants inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from torch import fx
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+
+from .context import Value
+from .symbols import LearntSizes
+
+Branch = Callable[[Sequence[Value]], Sequence[relax.Expr]]
+"""Emits a graph for its operands, and returns its results."""
+
+
+def has_branches(module: fx.GraphModule) -> bool:
+    """Whether a graph, or one inside of it, has a ``torch.cond``."""
+    graphs = (each.graph for each in module.modules() if isinstance(each, fx.GraphModule))
+    return any(is_cond(node) for graph in graphs for node in graph.nodes)
+
+
+def is_cond(node: fx.Node) -> bool:
+    return str(node.target) == "cond" and node.op == "call_function"
+
+
+def conditional(
+    builder: relax.BlockBuilder,
+    condition: relax.Expr,
+    branches: Mapping[str, Branch],
+    operands: Sequence[Value],
+    sizes: LearntSizes,
+) -> list[relax.Expr]:
+    """The results of the first branch where ``condition`` holds, else those of the second; both have the same types.
+
+    ``condition`` is a boolean with one element. ``branches`` is by name.
+    """
+    flag = builder.emit(relax.op.reshape(condition, []))
+    calls = [_call(builder, name, branch, operands, sizes) for name, branch in branches.items()]
+    chosen = builder.emit(relax.If(flag, *calls))
+    return [builder.emit(relax.TupleGetItem(chosen, n)) for n in range(len(chosen.ty.fields))]
+
+
+def in_dataflow(mod: IRModule) -> IRModule:
+    """``mod`` with blocks of dataflow between its branches, which end such a block."""
+    return relax.transform.ConvertToDataflow(min_size=1)(mod)
+
+
+def _call(
+    builder: relax.BlockBuilder, name: str, branch: Branch, operands: Sequence[Value], sizes: LearntSizes
+) -> relax.Call:
+    inner_sizes = {size: tirx.Var(size.name, size.ty) for size in sizes.variables()}
+    tensors = list(dict.fromkeys(value for value in operands if isinstance(value, relax.Var)))
+    params = {var: relax.Var(var.name, _renamed(var.ty, inner_sizes)) for var in tensors}
+    shape = [relax.Var("sizes", relax.ShapeType(list(inner_sizes.values())))] if inner_sizes else []
+    with builder.function(name, [*params.values(), *shape], private=True):
+        with sizes.renamed(inner_sizes):
+            inside = [
+                params[each] if isinstance(each, relax.Var) else _renamed(each, inner_sizes)
+                for each in operands
+            ]
+            results = branch(inside)
+        function = builder.emit_func_output(relax.Tuple(list(results)))
+    return relax.Call(function, [*tensors, *([relax.ShapeExpr(list(inner_sizes))] if inner_sizes else [])])
+
+
+def _renamed(item: Any, names: Mapping[ir.Var, ir.Var]) -> Any:
+    if not names or not isinstance(item, (ir.Expr, ir.Type)):
+        return item
+    return tvm_ffi.structural_map(item, (tirx.Var, lambda var: names.get(var, var)))
