@@ -10,6 +10,8 @@ from onnx_case import by_onnxruntime, by_reference, check, one_node
 
 from unity_collage.errors import ModelError
 from unity_collage.frontend.onnx.importer import imported
+from unity_collage.graph.calls import calls, op_name
+from unity_collage.graph.shapes import dtype_of
 
 _RNG = np.random.default_rng(0)
 _MS = {"domain": "com.microsoft"}
@@ -101,6 +103,21 @@ def test_integer_products(kinds, per_column):
         "bz": _bytes(kinds[1], *columns),
     }
     check(one_node("MatMulInteger", feeds, opset=10), feeds)
+    check(one_node("MatMulInteger", feeds, opset=10, constant=["b", "bz"]), feeds)
+    check(one_node("MatMulInteger", feeds, opset=10, constant=["az", "b", "bz"]), feeds)
+
+
+def test_a_matrix_that_is_known_stays_one_of_bytes():
+    feeds = {"a": _bytes("uint8", 3, 16), "b": _weights("uint8", 16, 5), "az": _bytes("uint8")}
+    for zero, is_of_bytes in ((128, True), (3, False)):  # the numbers go from 0 to 255
+        given = {**feeds, "bz": np.array(zero, "uint8")}
+        given["b"][0, :2] = 0, 255
+        model = one_node("MatMulInteger", given, opset=10, constant=["b", "bz"])
+        check(model, given)
+        (product,) = (call for call in calls(imported(model)[0]["main"]) if op_name(call) == "relax.matmul")
+        assert [dtype_of(arg) for arg in product.args] == (
+            ["uint8", "int8"] if is_of_bytes else ["int32", "int32"]
+        )
 
 
 @pytest.mark.parametrize("per_column", [False, True])

@@ -4,7 +4,7 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Most can have a bias and
           post-operations in the same kernel, and read and write layout changes of operands and results through strides.
           float32; bfloat16 where ``limits`` and ``narrow`` allow it. bfloat16 is widened while it is read, and results
-          are rounded while they are stored.
+          are rounded while they are stored. Products of bytes with sums of 32 bits (``whole_numbers``).
 Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and what oneDNN
           computes only with a slow reference kernel (``limits``).
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
@@ -13,6 +13,7 @@ Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from tvm.target import Target
 
@@ -26,8 +27,8 @@ from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, st
 from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
 from .narrow import has_narrow, only_wide
+from .whole_numbers import has_products_of_bytes, without_bytes
 
-# Made once, so that the rules of two calls are equal.
 _CHAINS = PrimitiveChain(
     "primitive",
     anchors=frozenset(ANCHORS),
@@ -38,16 +39,23 @@ _CHAINS = PrimitiveChain(
     why_partial=why_partial,
     always_absorbed=frozenset({CAST}),
 )
-_WIDE_CHAINS = replace(
-    _CHAINS,
-    step=only_wide(_CHAINS.step),
-    fused=only_wide(_CHAINS.fused),
-    absorbed_input=only_wide(_CHAINS.absorbed_input),
-)
+
+
+@cache  # so that the rules of two calls are equal
+def _chains(has_bfloat16: bool, has_bytes: bool) -> PrimitiveChain:
+    made = _CHAINS
+    for declining in (() if has_bfloat16 else (only_wide,)) + (() if has_bytes else (without_bytes,)):
+        made = replace(
+            made,
+            step=declining(made.step),
+            fused=declining(made.fused),
+            absorbed_input=declining(made.absorbed_input),
+        )
+    return made
 
 
 def _rule(target: Target) -> Rule:
-    chains = _CHAINS if has_narrow(target) else _WIDE_CHAINS
+    chains = _chains(has_narrow(target), has_products_of_bytes(target))
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
 
 
@@ -62,5 +70,5 @@ ONEDNN = Backend(
     merges=True,
     multiplies_as_written=True,
     why_inexact=why_inexact,
-    version=3,
+    version=4,
 )

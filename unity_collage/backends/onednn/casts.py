@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm import relax
 
 from ..native import casts
 from ..native.absorb import CAST
-from ..native.casts import FLOATS, NARROW
+from ..native.casts import FLOATS, NARROW, WIDE
 from ..native.program import NativeStep
 from ..native.values import dtype_of, static_shape, view_of
 from ..native.views import merged, row_major
 from .limits import TYPES, why_not_operand
+from .whole_numbers import SUMS
 
 
 def step(call: relax.Call) -> NativeStep | str:
@@ -37,8 +40,10 @@ def read_widened(step: NativeStep, value: relax.Expr, cast: relax.Call) -> Nativ
     return casts.read_widened(step, value, cast)
 
 
-def write_narrowed(step: NativeStep, call: relax.Call) -> NativeStep | str:
-    """The step that rounds its float32 result as ``call``, a cast, does, or the reason why not."""
+def write_cast(step: NativeStep, call: relax.Call) -> NativeStep | str:
+    """The step that rounds its float32 result, or its sums of integers, as ``call`` does, or the reason why not."""
+    if (step.result.dtype, dtype_of(call)) == (SUMS, WIDE):
+        return step.with_result(replace(step.result, buffer=call, dtype=WIDE))
     if NARROW not in TYPES[step.primitive]:
         return f"{step.primitive} writes {' or '.join(sorted(TYPES[step.primitive]))}"
     return casts.write_narrowed(step, call)

@@ -12,6 +12,7 @@ from ..native.casts import FLOATS
 from ..native.program import NativeStep, View
 from ..native.values import dtype_of, why_not_sized, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
+from .whole_numbers import BYTES, SUMS, WEIGHTS
 
 FLOAT32 = frozenset({"float32"})
 _LONG_SUM = 128
@@ -21,7 +22,7 @@ shapes with more channels, see :func:`_transposed`."""
 TYPES: dict[str, frozenset[str]] = {
     "convolution": FLOATS,
     "deconvolution": FLOAT32,
-    "matmul": FLOATS,
+    "matmul": FLOATS | BYTES,
     "pooling": FLOATS,
     "batch_normalization": FLOAT32,
     "layer_normalization": FLOATS,
@@ -66,6 +67,9 @@ def _product_types(step: NativeStep) -> str | None:
     source, weights, result = (
         view.dtype for view in (_view(step, "src"), _view(step, "weights"), step.result)
     )
+    if source in BYTES:
+        right = weights == WEIGHTS and result in (SUMS, "float32")
+        return None if right else f"src is {source}, weights are {weights}, the result {result}"
     if source != weights:
         return f"src is {source}, weights are {weights}"
     return None if result in (source, "float32") else f"src is {source}, the result {result}"

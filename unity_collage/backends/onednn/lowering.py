@@ -62,9 +62,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, which reads its result as ``args[operand]``, as bias, post-operation or cast, or the
     reason.
     """
-    return _checked(
-        casts.write_narrowed(step, call) if is_cast(call) else post_ops.fused(step, call, operand)
-    )
+    return _checked(casts.write_cast(step, call) if is_cast(call) else post_ops.fused(step, call, operand))
 
 
 @for_all_sizes

@@ -10,6 +10,7 @@ from ..native.products import product_views
 from ..native.program import NativeStep
 from ..native.values import dtype_of, shape_of
 from .limits import why_not_operand
+from .whole_numbers import BYTES, SUMS
 
 
 def step(call: relax.Call) -> NativeStep | str:
@@ -17,7 +18,9 @@ def step(call: relax.Call) -> NativeStep | str:
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("matmul", side, value):
             return reason
-    if shape_of(call) is None or dtype_of(call) not in (dtype_of(call.args[0]), "float32"):
+    of_bytes = dtype_of(call.args[0]) in BYTES
+    allowed = (SUMS,) if of_bytes else (dtype_of(call.args[0]), "float32")
+    if shape_of(call) is None or dtype_of(call) not in allowed:
         return f"the result is {dtype_of(call)} or has no static shape"
     views = product_views(call)
     if math.prod(views.result.dims) == 0:

@@ -62,16 +62,55 @@ def requantized(
     return pointwise(node, "requantize", element, total, scale, *points)
 
 
+def shifted_product(node: OnnxNode, left: int, left_zero: int, right: int, right_zero: int) -> relax.Expr:
+    """The product of two operands, each minus its zero point, with sums of int32; arguments are positions.
+
+    A known matrix stays one of bytes if it can. Libraries multiply bytes many times as fast as wider integers.
+    """
+    rows, weights = _rows(node, left_zero, left), _as_bytes(node, right, right_zero)
+    if weights is None or node.dtype(left) not in ("int8", "uint8"):
+        return node.emit(
+            relax.op.matmul(shifted(node, left, left_zero, rows), shifted(node, right, right_zero))
+        )
+    known = node.numbers(left_zero)
+    is_zero = not node.has(left_zero) or (known is not None and not known.any())
+    zero = None if is_zero else parameter(node, left_zero, rows, integers(node, left_zero))
+    return product_of_bytes(node, integers(node, left), zero, weights)
+
+
+def product_of_bytes(
+    node: OnnxNode, x: relax.Expr, zero: relax.Expr | None, weights: np.ndarray
+) -> relax.Expr:
+    """(x - zero) W = x W - zero (sums of the columns of W), as int32; x and W are bytes."""
+    found = node.emit(relax.op.matmul(x, node.constant(weights, "int8"), out_dtype="int32"))
+    if zero is None:
+        return found
+    sums = node.constant(weights.sum(0, dtype=np.int32), "int32")
+    moved = node.emit(relax.op.multiply(node.cast(zero, "int32"), sums))
+    return node.emit(relax.op.subtract(found, moved))
+
+
+def _as_bytes(node: OnnxNode, position: int, zero: int) -> np.ndarray | None:
+    """A known matrix minus its known zero point, if each element is an int8."""
+    known = node.numbers(position)
+    point = node.numbers(zero) if node.has(zero) else np.zeros((), "int8")
+    if known is None or point is None or known.ndim != 2 or point.size not in (1, known.shape[1]):
+        return None
+    point = point.reshape(-1) if point.size > 1 else point.reshape(())
+    moved = known.astype("int32") - point.astype("int32")
+    limits = np.iinfo("int8")
+    fits = moved.size and limits.min <= moved.min() and moved.max() <= limits.max
+    return moved.astype("int8") if fits else None
+
+
 def _matmul_integer(node: OnnxNode) -> Converted:
-    return relax.op.matmul(shifted(node, 0, 2, _rows(node, 2, 0)), shifted(node, 1, 3))
+    return shifted_product(node, 0, 2, 1, 3)
 
 
 def _qlinear_matmul(node: OnnxNode) -> Converted:
     """(a, its scale and zero point, b, its scale and zero point, the result's scale and zero point)."""
-    rows = _rows(node, 2, 0)
-    total = node.emit(relax.op.matmul(shifted(node, 0, 2, rows), shifted(node, 3, 5)))
-    scale = factor(node, [parameter(node, 1, rows), parameter(node, 4)], parameter(node, 6))
-    return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
+    scale = factor(node, [parameter(node, 1, _rows(node, 2, 0)), parameter(node, 4)], parameter(node, 6))
+    return requantized(node, shifted_product(node, 0, 2, 3, 5), scale, parameter(node, 7), node.dtype(7))
 
 
 def _conv_integer(node: OnnxNode) -> Converted:
@@ -123,18 +162,20 @@ def _qgemm(node: OnnxNode) -> Converted:
 
 def _matmul_integer_to_float(node: OnnxNode) -> Converted:
     """(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
-    rows = _rows(node, 4, 0)
-    total = node.emit(relax.op.matmul(shifted(node, 0, 4, rows), shifted(node, 1, 5)))
     scale = factor(node, [parameter(node, 2, _rows(node, 2, 0)), parameter(node, 3)])
-    return _scaled(node, total, scale, node.optional(6), node.dtype(2))
+    return _scaled(node, shifted_product(node, 0, 4, 1, 5), scale, node.optional(6), node.dtype(2))
 
 
 def _dynamic_quantize_matmul(node: OnnxNode) -> Converted:
     """(A, B, B's scale, B's zero point, bias): A is quantised to uint8 when the program runs."""
     quantised, scale, zero = dynamically_quantized(node, node[0])
-    moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
-    total = node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3)))
-    return _scaled(node, total, factor(node, [scale, parameter(node, 2)]), node.optional(4), "float32")
+    weights = _as_bytes(node, 1, 3)
+    if weights is None:
+        moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
+        made = node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3)))
+    else:
+        made = product_of_bytes(node, quantised, zero, weights)
+    return _scaled(node, made, factor(node, [scale, parameter(node, 2)]), node.optional(4), "float32")
 
 
 def _scaled(
