@@ -208,3 +208,17 @@ def test_the_backends_of_this_package_say_whether_they_multiply_as_written() -> 
     sure = {name for name, backend in known().items() if backend.multiplies_as_written}
     assert {"onednn", "openblas", "kernels", "cublas", "tvm"} <= sure and "cudnn" not in sure
     assert not fake_backend("toy").multiplies_as_written
+
+
+def test_bytes_that_a_schedule_widens_count_as_wider_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuned schedule may use instructions that multiply bytes, so its bound counts on them."""
+    func = function(lambda x, y: R.matmul(x, y, out_dtype="int32"), (512, 512), (512, 512), dtype="int8")
+    widening = replace(fake_backend("widening"), multiplies_as_written=True, widens_bytes=True)
+    known = {"widening": widening, "library": replace(widening, widens_bytes=False)}
+    monkeypatch.setattr("unity_collage.cost.bounds.find", known.get)
+
+    def counted(backend: str, schedule: str = "") -> float:
+        return work_for(Workload("digest", backend, "matmul", func, 0, schedule)).flops
+
+    assert counted("library") == counted("widening", "tuned") == 2 * 512**3 / 32
+    assert counted("widening") == 2 * 512**3 / 2

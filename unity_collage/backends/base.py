@@ -49,6 +49,9 @@ class Backend:
     """Whether its kernels do the multiplications of the contractions that they are given, or Winograd's: they do not
     multiply ``A (B C)`` for ``(A B) C``, use Fourier transforms, or compute equal operands once. Lower bounds of costs
     count multiplications only then (:mod:`unity_collage.cost.bounds`)."""
+    widens_bytes: bool = False
+    """Whether its own schedules multiply bytes as wider integers, at most two products in 32 bits: lower bounds count
+    on no more. A tuned schedule may do better."""
     why_inexact: Callable[[Sequence[relax.Call]], str | None] = lambda _calls: None
     """Why one kernel of these calls gives other last bits than the operators' own formulas in the type of the values,
     or None. It is called for values that are rounded to integers or compared later

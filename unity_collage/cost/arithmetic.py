@@ -18,17 +18,22 @@ _NARROW = {"float16": 16.0, "bfloat16": 16.0, "int8": 32.0, "uint8": 32.0}
 """How many times as many operations as in float32 a processor may do at best, with matrix units."""
 
 
-def flops(call: relax.Call) -> float:
+_WIDENED = {"int8": 2.0, "uint8": 2.0}
+"""The same for kernels that widen bytes to 16 bits."""
+
+
+def flops(call: relax.Call, widens_bytes: bool = False) -> float:
     """The least number of float32 operations of ``call``, two for a multiply-add; 0 if it is not a contraction.
 
     Convolutions count as Winograd's with the largest tiles. Strassen's products are not considered: no kernel uses
-    them.
+    them. ``widens_bytes``: no instruction multiplies bytes (:attr:`unity_collage.backends.base.Backend.widens_bytes`).
     """
     name = op_name(call).removeprefix("relax.")
     count = _convolution if name in CONVOLUTIONS else _COUNTS.get(name)
     if count is None or any(shape_of(operand) is None for operand in (*call.args[:2], call)):
         return 0.0
-    return count(call) / _NARROW.get(dtype_of(call.args[0]), 1.0)
+    factors = _NARROW | _WIDENED if widens_bytes else _NARROW
+    return count(call) / factors.get(dtype_of(call.args[0]), 1.0)
 
 
 def _convolution(call: relax.Call) -> float:

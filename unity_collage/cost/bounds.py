@@ -38,7 +38,9 @@ def lower_bound(workload: Workload, machine: Machine) -> float:
 
 def work_for(workload: Workload) -> Work:
     """The least work of every kernel that the backend of ``workload`` may make of it."""
-    work, backend = work_of(workload.func), find(workload.backend)
+    backend = find(workload.backend)
+    widens_bytes = backend is not None and backend.widens_bytes and not workload.schedule
+    work = work_of(workload.func, widens_bytes)
     as_written = backend is not None and backend.multiplies_as_written
     return work if as_written else replace(work, flops=0.0)
 

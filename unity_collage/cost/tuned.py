@@ -7,7 +7,7 @@ best known one is never tuned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tvm import relax
@@ -19,6 +19,9 @@ from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 from .model import CostModel, TunedCost, Workload
+
+_ANY = "any"
+"""Stands for any tuned schedule."""
 
 
 class _Plans:
@@ -52,7 +55,7 @@ def tuned_costs(
     workloads = {w.key: w for w in asked.values() if get(w.backend).is_fused_by_tvm}
     costed = [w for key, w in workloads.items() if costs.by_key[key].seconds is not None]
     try:
-        hopeful = promising(plans, model.lower_bounds(costed))
+        hopeful = promising(plans, _bounds(costed, model))
     except NoCover:  # SearchPartition says why
         return costs, {}
     won: dict[str, TunedCost] = {}
@@ -63,6 +66,13 @@ def tuned_costs(
             if found is not None:
                 won[key] = found
     return _with_tuned(costs, won), {cost.kernel: cost.trace for cost in won.values()}
+
+
+def _bounds(workloads: Sequence[Workload], model: CostModel) -> dict[str, float]:
+    """Lower bounds of the costs with any schedule, by the key of the cost with the backend's own."""
+    tuned = {workload.key: replace(workload, schedule=_ANY) for workload in workloads}
+    found = model.lower_bounds(list(tuned.values()))
+    return {key: found[workload.key] for key, workload in tuned.items()}
 
 
 def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:

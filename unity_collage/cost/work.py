@@ -57,8 +57,11 @@ class Work:
 
 
 @lru_cache(maxsize=4096)  # each search asks again, for the functions of :mod:`.asking`, which are cached too
-def work_of(func: relax.Function) -> Work:
-    """The least work of a function as :func:`unity_collage.graph.extract` makes it with lifted constants."""
+def work_of(func: relax.Function, widens_bytes: bool = False) -> Work:
+    """The least work of a function as :func:`unity_collage.graph.extract` makes it with lifted constants.
+
+    ``widens_bytes`` as in :func:`.arithmetic.flops`.
+    """
     bindings = [binding for block in func.body.blocks for binding in block.bindings]
     results = list(dict.fromkeys(_leaves(func.body.body)))
     whole = set(results)
@@ -68,7 +71,7 @@ def work_of(func: relax.Function) -> Work:
             continue
         whole.update(_whole_operands(binding.value))
         if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, ir.Op):
-            operations += flops(binding.value)
+            operations += flops(binding.value, widens_bytes)
             fills |= binding.value.op.name.removeprefix("relax.") in _FILLING
     lifted = int(func.attrs[LIFTED]) if func.attrs and LIFTED in func.attrs else 0
     split = len(func.params) - lifted

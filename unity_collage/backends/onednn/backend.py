@@ -70,5 +70,5 @@ ONEDNN = Backend(
     merges=True,
     multiplies_as_written=True,
     why_inexact=why_inexact,
-    version=4,
+    version=3,
 )

@@ -35,6 +35,7 @@ TVM = Backend(
     takes_free_sizes=True,
     limits_threads=True,
     multiplies_as_written=True,
+    widens_bytes=True,
     kinds=frozenset({"llvm", "cuda"}),
     version=1,
 )

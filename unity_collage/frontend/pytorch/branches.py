@@ -43,8 +43,8 @@ def conditional(
     ``condition`` is a boolean with one element. ``branches`` is by name.
     """
     flag = builder.emit(relax.op.reshape(condition, []))
-    calls = [_call(builder, name, branch, operands, sizes) for name, branch in branches.items()]
-    chosen = builder.emit(relax.If(flag, *calls))
+    yes, no = (_call(builder, name, branch, operands, sizes) for name, branch in branches.items())
+    chosen: Any = builder.emit(relax.If(flag, yes, no))
     return [builder.emit(relax.TupleGetItem(chosen, n)) for n in range(len(chosen.ty.fields))]
 
 

@@ -65,6 +65,12 @@ def weights(*shape: int, dtype: str = "float32") -> Any:
     return relax.const(numbers.reshape(shape).astype(dtype))
 
 
+def whole(*shape: int) -> Any:
+    """A constant of bytes."""
+    numbers = np.arange(math.prod(shape)) * 37 % 256 - 128
+    return relax.const(numbers.reshape(shape).astype("int8"))
+
+
 _RANKS: tuple[Shape, ...] = ((), (1,), (7,), (3, 5), (1, 3, 5, 7), (3, 8, 6, 6))
 _UNARY = ("exp", "tanh", "sigmoid", "sqrt", "abs", "negative", "erf", "log", "rsqrt", "floor")
 _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "leakyrelu", "softplus")
@@ -121,6 +127,10 @@ def _products() -> Iterator[Case]:
         yield case("matmul", R.matmul, (5, 7), (7, 3), dtype=dtype)
     yield case("matmul with itself", lambda x: R.matmul(x, x), (5, 5))
     yield case("matmul with a constant", lambda x: R.matmul(x, weights(7, 3)), (5, 7))
+    for dtype in ("int8", "uint8"):
+        yield case(
+            "matmul of bytes", lambda x: R.matmul(x, whole(7, 3), out_dtype="int32"), (5, 7), dtype=dtype
+        )
     yield case("matmul of a transpose", lambda x, y: R.matmul(R.permute_dims(x), y), (7, 5), (7, 3))
     yield case("matmul, transpose", lambda x, y: R.permute_dims(R.matmul(x, y)), (5, 7), (7, 3))
     yield case("matmul+bias", lambda x, y, b: R.add(R.matmul(x, y), b), (5, 7), (7, 3), (3,))

@@ -86,6 +86,7 @@ def product_of_bytes(
     if zero is None:
         return found
     sums = node.constant(weights.sum(0, dtype=np.int32), "int32")
+    # Operators of Relax, not a PrimFunc: lower bounds count the products in front of them.
     moved = node.emit(relax.op.multiply(node.cast(zero, "int32"), sums))
     return node.emit(relax.op.subtract(found, moved))
 

@@ -53,16 +53,18 @@ class _Direction:
         if biases:
             products = op.add(products, self._sum(cx, biases))
         if self.projection is not None:
-            products, of_state, operands[0] = self._of_hidden(cx, cx.emit(products), of_state, state)
+            products = self._with_initial(cx, cx.emit(products), of_state, state)
+            operands[0] = cx.emit(op.zeros([shape_of(state)[0], shape_of(self.projection)[1]], cx.dtype))
+            of_state = cx.emit(op.matmul(of_state, self.projection))
         make = getattr(operators, self.cell)
         turned = cx.emit(op.permute_dims(of_state))
         return cx.emit(make(cx.emit(products), turned, *operands, **options))
 
-    def _of_hidden(self, cx: Context, products: Any, of_state: Any, state: Expr) -> Any:
-        """Products, weights and initial state where the hidden vector u before the projection P is the state.
+    def _with_initial(self, cx: Context, products: Any, of_state: Any, state: Expr) -> Any:
+        """The products of all steps, with the initial state's product W h added to those of the first one.
 
-        W h = (W P) u, since h = P u. The initial h need not be a P u: its product is added to that of the first step,
-        and u is zero there.
+        With a projection P the hidden vector u in front of it is the state: W h = (W P) u, since h = P u. The initial
+        h need not be a P u, so u is zero there.
         """
         first = cx.emit(op.matmul(state, op.permute_dims(of_state)))
         steps = known_size(shape_of(products)[0], "the number of its steps")
@@ -70,21 +72,13 @@ class _Direction:
         parts = [sliced(cx, products, 0, *ends) for ends in ((0, at), (at + 1, steps)) if ends[0] < ends[1]]
         own = cx.emit(op.add(sliced(cx, products, 0, at, at + 1), first))
         rows = [*parts, own] if self.is_reverse else [own, *parts]
-        summed = cx.emit(op.concat(rows, 0)) if parts else own
-        batch, hidden = shape_of(state)[0], shape_of(_given(self.projection))[1]
-        return (
-            summed,
-            cx.emit(op.matmul(of_state, self.projection)),
-            cx.emit(op.zeros([batch, hidden], cx.dtype)),
-        )
+        return cx.emit(op.concat(rows, 0)) if parts else own
 
     def outputs(self, cx: Context, hidden: Any) -> Any:
         """The states that the layer returns."""
-        return (
-            hidden
-            if self.projection is None
-            else cx.emit(op.matmul(hidden, op.permute_dims(self.projection)))
-        )
+        if self.projection is None:
+            return hidden
+        return cx.emit(op.matmul(hidden, op.permute_dims(self.projection)))
 
     def _bias_of_new_state(self, cx: Context, of_state: Expr, biases: Sequence[Expr]) -> Any:
         """It is an operand of its own, since it is reset together with the product with the state."""

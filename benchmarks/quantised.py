@@ -1,0 +1,108 @@
+"""Dynamically quantised networks of the zoo: ours with kernels alone and with runtimes, against other runtimes.
+
+    python benchmarks/quantised.py [--models NAME ...] [--rounds 7] [--budget 40] [--json FILE]
+
+ONNX Runtime's ``quantize_dynamic`` makes each network: its products of weights become ``MatMulInteger``, and its
+activations are quantised when the program runs. *kernels* is a compile without runtimes, *ours* one with all that is
+installed; both are cold. All run in turns in processes of their own. *float32* is ONNX Runtime with the network before
+it was quantised. A ratio is the time of the other one over that of *ours*.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import onnx
+import zoo_models
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from rich.console import Console
+from rich.table import Table
+
+import unity_collage as uc
+from unity_collage.profile.peers.bench import interleaved, started
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
+from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
+from unity_collage.profile.rounds import speedup
+from unity_collage.scratch import Scratch
+
+MODELS = ("bert_base_128", "vit_small_patch16_224", "t5_small_encoder")
+KERNELS, WIDE = "kernels", "float32"
+_UNSEEN = Path(__file__).resolve().parent / "unseen"
+
+
+def measured(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The times of all programs of one network, by round, and how long ours were compiled."""
+    float32, source = folder / f"{name}.onnx", folder / f"{name}_int8.onnx"
+    model = zoo_models.load(name, None if name in zoo_models.names() else _UNSEEN)
+    inputs = zoo_models.inputs(model)
+    onnx.save(model, float32)
+    quantize_dynamic(float32, source, weight_type=QuantType.QInt8)
+    database, compiled = folder / f"{name}.sqlite", dict[str, float]()
+    backends = {KERNELS: ["onednn", "openblas", "kernels", "tvm"], OURS: None}
+    for label, names in backends.items():
+        begun = time.perf_counter()
+        program = uc.compile(
+            source, backends=names, database=database, budget_seconds=options.budget, recompile=True
+        )
+        compiled[label] = time.perf_counter() - begun
+        program.save(folder / f"{name}_{label}.so")
+    threads = uc.num_threads()
+    with ExitStack() as stack:
+        running = {
+            label: stack.enter_context(RuntimeProcess(OURS, folder / f"{name}_{label}.so", inputs, threads))
+            for label in backends
+        }
+        running[WIDE] = stack.enter_context(RuntimeProcess(ONNX_RUNTIME, float32, inputs, threads))
+        makers = {
+            peer: lambda peer=peer: RuntimeProcess(peer, source, inputs, threads)
+            for peer in (ONNX_RUNTIME, "openvino")
+        }
+        found, missing = started(makers, source, inputs, stack)
+        times = interleaved(running | found, options.rounds, options.seconds)
+    return {
+        "compile_seconds": compiled,
+        "seconds": {label: statistics.median(rounds) for label, rounds in times.items()},
+        "ratios": {label: speedup(times[OURS], rounds) for label, rounds in times.items() if label != OURS},
+        "missing": missing,
+    }
+
+
+def table_of(found: Mapping[str, Any]) -> Table:
+    columns = (KERNELS, ONNX_RUNTIME, "openvino", WIDE)
+    table = Table("model", "ours, ms", *(f"/ {label}" for label in columns), "compiled in, s")
+    for name, row in found.items():
+        ratios = [f"{row['ratios'][label]:.2f}" if label in row["ratios"] else "" for label in columns]
+        seconds = " + ".join(f"{value:.0f}" for value in row["compile_seconds"].values())
+        table.add_row(name, f"{row['seconds'][OURS] * 1e3:.2f}", *ratios, seconds)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="*", default=list(MODELS), metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each program in each round")
+    parser.add_argument("--budget", type=float, default=40.0, help="seconds of measuring in each compile")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found: dict[str, Any] = {}
+    with Scratch("quantised") as folder:
+        for name in options.models:
+            found[name] = measured(name, options, Path(folder))
+            if options.json:
+                known = {"threads": uc.num_threads(), "target": str(uc.host_target()), "models": found}
+                options.json.write_text(json.dumps(known, indent=1) + "\n")
+    Console(width=120).print(table_of(found))
+
+
+if __name__ == "__main__":
+    main()
