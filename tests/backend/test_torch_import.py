@@ -332,12 +332,14 @@ class Branching(nn.Module):
         self.one, self.other = nn.Linear(8, 8), nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.shape[0]
+
         def positive(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             return self.one(x).relu(), y * 2
 
         def negative(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             far = torch.cond(y.amax() > 0.5, lambda z: z + 1, lambda z: z.clone(), (y,))
-            return self.other(x) - x, far
+            return self.other(x) - x.reshape(rows, 2, 4).flip(1).reshape(rows, 8), far
 
         a, b = torch.cond((x.sum() > 0).reshape(1), positive, negative, (x, x.cos()))
         return a + b
@@ -356,6 +358,21 @@ def test_a_branch_is_taken_when_the_program_runs(is_free: bool) -> None:
     ):
         with torch.no_grad():
             agrees(program, x, module(x))
+
+
+class Counting(nn.Module):
+    """Sizes as numbers: a mean, a shift, a scale of integers, and a comparison."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, places = x.shape[0], torch.arange(8)
+        return x.sum(0) / rows, x + rows, places * rows, places < rows
+
+
+def test_a_size_is_a_number_in_arithmetic_on_tensors() -> None:
+    free = {"x": {0: torch.export.Dim("rows", min=2, max=64)}}
+    program = program_of(torch.export.export(Counting(), (draw(3, 8),), dynamic_shapes=free), None)
+    for rows in (3, 7, 2):
+        agrees(program, draw(rows, 8), Counting()(draw(rows, 8)))
 
 
 class KnownBranch(nn.Module):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 import tvm_ffi
 from torch import fx
 from tvm import ir, relax, tirx
@@ -28,7 +29,7 @@ def has_branches(module: fx.GraphModule) -> bool:
 
 
 def is_cond(node: fx.Node) -> bool:
-    return str(node.target) == "cond" and node.op == "call_function"
+    return node.target is torch.ops.higher_order.cond
 
 
 def conditional(
@@ -57,18 +58,20 @@ def _call(
     builder: relax.BlockBuilder, name: str, branch: Branch, operands: Sequence[Value], sizes: LearntSizes
 ) -> relax.Call:
     inner_sizes = {size: tirx.Var(size.name, size.ty) for size in sizes.variables()}
-    tensors = list(dict.fromkeys(value for value in operands if isinstance(value, relax.Var)))
+    tensors = list(dict.fromkeys(filter(_is_tensor, operands)))
     params = {var: relax.Var(var.name, _renamed(var.ty, inner_sizes)) for var in tensors}
     shape = [relax.Var("sizes", relax.ShapeType(list(inner_sizes.values())))] if inner_sizes else []
     with builder.function(name, [*params.values(), *shape], private=True):
         with sizes.renamed(inner_sizes):
-            inside = [
-                params[each] if isinstance(each, relax.Var) else _renamed(each, inner_sizes)
-                for each in operands
-            ]
+            inside = [params[each] if _is_tensor(each) else _renamed(each, inner_sizes) for each in operands]
             results = branch(inside)
         function = builder.emit_func_output(relax.Tuple(list(results)))
     return relax.Call(function, [*tensors, *([relax.ShapeExpr(list(inner_sizes))] if inner_sizes else [])])
+
+
+def _is_tensor(value: Value) -> bool:
+    """Whether an operand is a computed tensor; variables of sizes are of the same class."""
+    return isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType)
 
 
 def _renamed(item: Any, names: Mapping[ir.Var, ir.Var]) -> Any:

@@ -81,12 +81,15 @@ class Context:
         return "float32" if self.is_widened and dtype in HALVES else dtype
 
     def cast(self, value: Value, dtype: str | None = None) -> relax.Expr:
-        """A tensor or number in ``dtype``, by default that of the result."""
+        """A tensor, number or size in ``dtype``, by default that of the result."""
         wanted = dtype or self.dtype
         if isinstance(value, (bool, int, float)):
             return relax.const(np.array(value).astype(_numpy(wanted)), wanted)
-        if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
-            raise CallRefused("a size is an operand of arithmetic on tensors")
+        if not isinstance(value, ir.Expr):
+            raise CallRefused("an operand of arithmetic on tensors is neither a tensor nor a number")
+        if not isinstance(value.ty, relax.TensorType):  # a size that is known when the program runs
+            size = self.emit(op.shape_to_tensor(relax.ShapeExpr([value])))
+            value = self.emit(op.reshape(size, []))
         return value if dtype_of(value) == wanted else self.emit(op.astype(value, wanted))
 
     def filled(self, shape: Sequence[Size], value: Value) -> relax.Expr:
@@ -99,6 +102,7 @@ class Context:
     def promoted(self, *values: Value) -> list[relax.Expr]:
         """The operands in their common dtype, by torch's rules; they are the first arguments of the node."""
         given = [self.known(position) for position in range(len(values))]
+        given = [1 if isinstance(each, torch.SymInt) else each for each in given]
         common = self.widened(dtype_name(torch.result_type(*given)))
         return [self.cast(value, common) for value in values]
 
