@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import tvm_ffi
 from tvm import ir, relax, tirx
 
 from ...graph.shapes import tensor_type
+from ..renaming import renamed
 from .names import safe
 from .values import Dim, Value
 
@@ -49,10 +49,10 @@ class Captured:
 
     def inside(self) -> Inside:
         """New parameters for one function."""
-        renamed = {size: tirx.Var(size.name, size.ty) for size in self.sizes}
-        params = {var: relax.Var(var.name, _renamed(tensor_type(var), renamed)) for var in self.tensors}
-        sizes = [relax.Var("sizes", relax.ShapeType(list(renamed.values())))] if renamed else []
-        return Inside(self.values, params, renamed, sizes)
+        inner = {size: tirx.Var(size.name, size.ty) for size in self.sizes}
+        params = {var: relax.Var(var.name, renamed(tensor_type(var), inner)) for var in self.tensors}
+        sizes = [relax.Var("sizes", relax.ShapeType(list(inner.values())))] if inner else []
+        return Inside(self.values, params, inner, sizes)
 
 
 @dataclass(slots=True)
@@ -92,18 +92,18 @@ class Inside:
 
     def _object_array(self, known: np.ndarray) -> np.ndarray:
         made = np.empty(known.size, object)
-        made[:] = [_renamed(item, self.sizes) for item in known.reshape(-1)]
+        made[:] = [renamed(item, self.sizes) for item in known.reshape(-1)]
         return made.reshape(known.shape)
 
     def dims(self, outside: Iterable[Dim | None], fresh: Any) -> list[Dim]:
         """Outer sizes as they are inside; in place of None, the result of ``fresh()``."""
-        return [fresh() if dim is None else _renamed(dim, self.sizes) for dim in outside]
+        return [fresh() if dim is None else renamed(dim, self.sizes) for dim in outside]
 
     def seen_outside(self, dims: Iterable[Dim]) -> list[Dim | None]:
         """Sizes inside as they are outside; None for those that are known inside only."""
         back = {inner: outer for outer, inner in self.sizes.items()}
         return [
-            _renamed(dim, back)
+            renamed(dim, back)
             if isinstance(dim, int) or all(var in back for var in tirx.analysis.undefined_vars(dim))
             else None
             for dim in dims
@@ -112,12 +112,6 @@ class Inside:
     def parameter(self, name: str, dtype: str, dims: Iterable[Dim | None], fresh: Any) -> relax.Var:
         """A further parameter, with its outer sizes given; None: a size of its own."""
         return relax.Var(safe(name), relax.TensorType(self.dims(dims, fresh), dtype))
-
-
-def _renamed(item: Any, names: Mapping[ir.Var, ir.Var]) -> Any:
-    if not names or not isinstance(item, (ir.Expr, ir.Type)):
-        return item
-    return tvm_ffi.structural_map(item, (tirx.Var, lambda var: names.get(var, var)))
 
 
 def _with_sizes(tensors: Sequence[relax.Expr], sizes: Sequence[ir.Var]) -> list[relax.Expr]:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import tvm_ffi
 from torch import fx
-from tvm import ir, relax, tirx
-from tvm.ir import IRModule
+from tvm import relax, tirx
 
+from ..renaming import renamed
 from .context import Value
 from .symbols import LearntSizes
 
@@ -49,21 +48,16 @@ def conditional(
     return [builder.emit(relax.TupleGetItem(chosen, n)) for n in range(len(chosen.ty.fields))]
 
 
-def in_dataflow(mod: IRModule) -> IRModule:
-    """``mod`` with blocks of dataflow between its branches, which end such a block."""
-    return relax.transform.ConvertToDataflow(min_size=1)(mod)
-
-
 def _call(
     builder: relax.BlockBuilder, name: str, branch: Branch, operands: Sequence[Value], sizes: LearntSizes
 ) -> relax.Call:
     inner_sizes = {size: tirx.Var(size.name, size.ty) for size in sizes.variables()}
     tensors = list(dict.fromkeys(filter(_is_tensor, operands)))
-    params = {var: relax.Var(var.name, _renamed(var.ty, inner_sizes)) for var in tensors}
+    params = {var: relax.Var(var.name, renamed(var.ty, inner_sizes)) for var in tensors}
     shape = [relax.Var("sizes", relax.ShapeType(list(inner_sizes.values())))] if inner_sizes else []
     with builder.function(name, [*params.values(), *shape], private=True):
         with sizes.renamed(inner_sizes):
-            inside = [params[each] if _is_tensor(each) else _renamed(each, inner_sizes) for each in operands]
+            inside = [params[each] if _is_tensor(each) else renamed(each, inner_sizes) for each in operands]
             results = branch(inside)
         function = builder.emit_func_output(relax.Tuple(list(results)))
     return relax.Call(function, [*tensors, *([relax.ShapeExpr(list(inner_sizes))] if inner_sizes else [])])
@@ -72,9 +66,3 @@ def _call(
 def _is_tensor(value: Value) -> bool:
     """Whether an operand is a computed tensor; variables of sizes are of the same class."""
     return isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType)
-
-
-def _renamed(item: Any, names: Mapping[ir.Var, ir.Var]) -> Any:
-    if not names or not isinstance(item, (ir.Expr, ir.Type)):
-        return item
-    return tvm_ffi.structural_map(item, (tirx.Var, lambda var: names.get(var, var)))

@@ -25,7 +25,7 @@ from tvm.relax import op
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
 from ..opaque import with_remarks
-from .branches import conditional, has_branches, in_dataflow, is_cond
+from .branches import conditional, has_branches, is_cond
 from .constants import Constants, is_constant, why_not_computed
 from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
@@ -100,7 +100,7 @@ class _Importer:
                 output = returned if branches else self.builder.emit_output(returned)
             self.builder.emit_func_output(output)
         mod = self.builder.finalize()
-        mod = in_dataflow(mod) if branches else mod
+        mod = relax.transform.ConvertToDataflow(min_size=1)(mod) if branches else mod
         return (
             mod if self._elsewhere is None else with_remarks(mod, self._elsewhere.remarks),
             tuple(param.name for param in params),

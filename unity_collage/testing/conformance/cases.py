@@ -127,10 +127,8 @@ def _products() -> Iterator[Case]:
         yield case("matmul", R.matmul, (5, 7), (7, 3), dtype=dtype)
     yield case("matmul with itself", lambda x: R.matmul(x, x), (5, 5))
     yield case("matmul with a constant", lambda x: R.matmul(x, weights(7, 3)), (5, 7))
-    for dtype in ("int8", "uint8"):
-        yield case(
-            "matmul of bytes", lambda x: R.matmul(x, whole(7, 3), out_dtype="int32"), (5, 7), dtype=dtype
-        )
+    yield case("matmul of bytes",
+               lambda x: R.matmul(x, whole(7, 3), out_dtype="int32"), (5, 7), dtype="uint8")  # fmt: skip
     yield case("matmul of a transpose", lambda x, y: R.matmul(R.permute_dims(x), y), (7, 5), (7, 3))
     yield case("matmul, transpose", lambda x, y: R.permute_dims(R.matmul(x, y)), (5, 7), (7, 3))
     yield case("matmul+bias", lambda x, y, b: R.add(R.matmul(x, y), b), (5, 7), (7, 3), (3,))
