@@ -207,8 +207,8 @@ def sizes_in(extent: ir.Expr) -> list[ir.Var]:
     return found
 
 
-def substituted(extent: ir.Expr, change: Callable[[ir.Var], ir.Expr]) -> ir.Expr:
-    """An expression of sizes with each variable changed."""
+def substituted(extent: ir.Expr | ir.Type, change: Callable[[ir.Var], ir.Expr]) -> Any:
+    """An expression of sizes, or a type with such expressions, with each variable changed."""
     mapped: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
     return mapped(extent, (tirx.Var, change))
 
