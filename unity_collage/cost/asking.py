@@ -17,6 +17,7 @@ from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
 from ..graph.devices import without_devices
 from ..graph.prim_funcs import prim_funcs_called
+from ..graph.rounded_scales import with_rounded_scales
 from ..graph.shapes import nbytes_of
 from ..graph.variants import like_of, twin
 from ..lowering.outlined import kernel_digest, kernel_function
@@ -46,6 +47,7 @@ def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hasha
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with ``behind`` bytes read before each kernel; each pass that measures asks for them again."""
+    func = with_rounded_scales(func)
     placed = DataflowGraph(twin(func), prims)
     graph = DataflowGraph(without_devices(placed.func), prims)
     signatures = Signatures(graph)

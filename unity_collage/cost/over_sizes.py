@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..graph.variants import LIKE
-from ..plan.costs import UNKNOWN, Cost, Costs, SampleCosts
+from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs, SampleCosts
 from ..plan.ranges import named
 from ..plan.weighed import weighed_cost, weighed_costs
 from .asking import workloads
@@ -97,7 +97,10 @@ class CostOverSizes(CostModel):
         return tuple(SampleCosts(sample.sizes, sample.weight, {}) for sample in self._samples)
 
     def of_samples(self, costs: Costs) -> Costs:
-        """``costs`` for these requests with the costs at each sample; an open one has a lower bound."""
+        """``costs`` for these requests with the costs at each sample.
+
+        An open cost has a lower bound there, an expected one the same multiple of its bounds at each sample.
+        """
         bounds = self._bounds()
         failed = any(
             cost.is_open and cost.origin == UNKNOWN and not cost.bound for cost in costs.by_key.values()
@@ -110,10 +113,15 @@ class CostOverSizes(CostModel):
                     table[key] = whole
                     continue
                 part = self._parts[key][place].key
-                bound = 0.0 if failed else bounds[part]
-                open_cost = Cost(None, reason=whole.reason, origin=whole.origin, bound=bound)
                 known = found.get(part)
-                table[key] = open_cost if known is None or known.is_open else known
+                if known is not None and not known.is_open:
+                    table[key] = known
+                elif whole.origin == EXPECTED and whole.seconds is not None:
+                    least = self._weighed(key, bounds).bound or 0.0
+                    table[key] = Cost(whole.seconds / least * bounds[part], origin=EXPECTED)
+                else:
+                    bound = 0.0 if failed else bounds[part]
+                    table[key] = Cost(None, reason=whole.reason, origin=whole.origin, bound=bound)
             tables.append(table)
         samples = [
             SampleCosts(sample.sizes, sample.weight, table)

@@ -21,7 +21,7 @@ from ..cost.model import Capability, CostModel
 from ..cost.shares import with_shares
 from ..graph import DataflowGraph, members
 from ..measure.measured import MeasuredCost
-from ..plan.costs import Cost
+from ..plan.costs import EXPECTED, Cost
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 
@@ -139,7 +139,8 @@ def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str,
     Ratios are weighted by seconds: short kernels are slower in turns with many others, which is not a change of the
     machine.
     """
-    pairs = [(cost.seconds, before[key].seconds) for key, cost in found.items()]
+    measured = {key: cost.seconds for key, cost in before.items() if cost.origin != EXPECTED}
+    pairs = [(cost.seconds, measured.get(key)) for key, cost in found.items()]
     known = [(old / new, old) for new, old in pairs if new and old]
     level = 1.0
     if known:

@@ -15,6 +15,8 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
+from ..cost.asking import workloads
+from ..cost.expected import with_expected
 from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
 from ..cost.shares import with_shares
@@ -36,7 +38,8 @@ from ..search.auto import solve
 class EstimateNeededCosts:
     """Measure only what can still change the plan; the same plan is found, and proved, as after EstimateCosts.
 
-    A candidate that was not measured has a lower bound, and the least cost of a plan with it. Costs that are there
+    A candidate that was not measured has a lower bound, and the least cost of a plan with it. If the time is used up
+    before each operator is in a measured kernel, the others get kernels with expected costs. Costs that are there
     already do not change, so the pass can run again after one that corrects costs.
     """
 
@@ -80,6 +83,7 @@ class EstimateNeededCosts:
             best = solve(make(costs)).seconds
             for search in self._others(make, self.hopeless * best, {**known, **_measured(costs)}):
                 costs = self._with_more(func, costs, search, mod)
+        costs = with_expected(func, costs, workloads(func, self.model, mod), self.model, make)
         return replace(costs, skipped=COSTS.read(func).skipped) if COSTS.on(func) else costs
 
     def _others(
@@ -113,14 +117,14 @@ def _measured(costs: Costs) -> dict[str, Cost]:
 
 
 def _better(one: Cost, other: Cost) -> Cost:
-    """The more certain of two costs, in this order: measured, expected, a reason other than the budget, a bound."""
+    """The more certain of two costs, in this order: measured, a reason other than the budget, expected, a bound."""
     return min(
         one,
         other,
         key=lambda cost: (
-            cost.seconds is None,
+            cost.is_open,
             cost.origin == EXPECTED,
-            cost.bound is not None,
+            cost.seconds is None,
             cost.origin == UNKNOWN,
         ),
     )

@@ -16,6 +16,7 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
 from ..cost.asking import skipped
+from ..cost.expected import with_expected
 from ..cost.lazy import Search, lazily
 from ..cost.model import CostModel, Workload
 from ..cost.over_sizes import CostOverSizes, Sample, asked_at
@@ -117,6 +118,7 @@ class WeighSizes:
 
         try:
             found = lazily(func, model.asked, model, Search(make))
+            found = with_expected(func, found, model.asked, model, make)
         except NoCover:
             return skipped(func, "the plan is weighed at one size only: no plan has kernels for all sizes")
         return COSTS.write(func, replace(model.of_samples(found), skipped=(*costs.skipped, *found.skipped)))

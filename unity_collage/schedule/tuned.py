@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import tvm_ffi
 from tvm import IRModule, ir, s_tir, tirx
 from tvm.s_tir.schedule import Trace
 
 from ..annotations import SCHEDULES
+from ..graph.rounded_scales import rounded
 from . import fast_math
 from .tensor_intrinsics import register_cpu_intrinsics
 
 _OPAQUE = 8
+
+_structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
 
 
 def with_tuned_schedules(mod: IRModule) -> IRModule:
@@ -29,8 +33,12 @@ def with_tuned_schedules(mod: IRModule) -> IRModule:
 
 
 def kernel_name(kernel: tirx.PrimFunc) -> str:
-    """A name for the computation of an unscheduled kernel, independent of the names in it; for one version of TVM."""
-    bare = tirx.PrimFunc(kernel.params, kernel.body, kernel.ret_type)
+    """A name for the computation of an unscheduled kernel, independent of the names in it; for one version of TVM.
+
+    Kernels that differ only in scales have one name, as they have one cost (:mod:`unity_collage.graph.rounded_scales`).
+    """
+    body = _structural_map(kernel.body, (tirx.FloatImm, _rounded))
+    bare = tirx.PrimFunc(kernel.params, body, kernel.ret_type)
     return f"{tvm_ffi.structural_hash(bare) % (1 << 64):016x}"
 
 
@@ -49,6 +57,10 @@ def schedule_of(kernel: tirx.PrimFunc) -> s_tir.Schedule:
     """A schedule of a deep copy of ``kernel``, because TVM edits the parts of a shallow copy in place."""
     own: tirx.PrimFunc = s_tir.renew_defs(kernel)
     return s_tir.Schedule(IRModule({"main": own.with_attr("global_symbol", "main")}))
+
+
+def _rounded(number: tirx.FloatImm) -> tirx.FloatImm:
+    return tirx.FloatImm(number.ty.dtype, rounded(number.value))
 
 
 def _scheduled(func: ir.BaseFunc, traces: dict[str, str]) -> ir.BaseFunc:

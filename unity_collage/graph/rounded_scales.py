@@ -1,0 +1,124 @@
+"""The scales of quantised values, rounded, so that kernels which differ only in a scale have one cost.
+
+Each product of a quantised network has a scale of its own: 72 equal products of a transformer would be 72 kernels to
+build and to measure, since a number of one element belongs to the computation. What a kernel costs does not depend on
+it. So costs are asked for with scales that are rounded to a few numbers. Programs keep their own.
+
+All kernels of one computation get the same number, and the check of their results takes it too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import ir, relax, tirx
+
+from .calls import op_name
+from .prim_funcs import CALL_TIR
+
+_structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
+
+_SCALING = frozenset({"relax.multiply", "relax.divide"})
+_CAST = "relax.astype"
+_PASSED_ON = _SCALING | {
+    _CAST,
+    "relax.add",
+    "relax.expand_dims",
+    "relax.permute_dims",
+    "relax.reshape",
+    "relax.squeeze",
+    "relax.subtract",
+}
+"""Operators whose result is still a multiple of a quantised value, if an operand is."""
+
+_BASE = 16.0
+"""Numbers are rounded to a power of this: a rounded scale is at most four times, or a fourth of, the true one."""
+
+_NOT_ROUND = 1.25
+"""A factor, so that no rounded number is a power of two, by which kernels could multiply in another way."""
+
+
+def with_rounded_scales(func: relax.Function) -> relax.Function:
+    """``func`` with the same bindings, in which scales of quantised values and of single numbers are rounded.
+
+    These are constants of one element by which such a value is multiplied or divided, and numbers that a PrimFunc
+    takes.
+    """
+    changed = dict(_rescaled(func))
+    if not changed:
+        return func
+    return _structural_map(func, (relax.Call, lambda call: changed.get(call, call)))
+
+
+def rounded(number: float) -> float:
+    """``number`` as 1.25 times a power of 16 with its sign; 0, 1, -1 and what is not finite remain."""
+    if not math.isfinite(number) or number in (0.0, 1.0, -1.0):
+        return number
+    return math.copysign(_NOT_ROUND * _BASE ** round(math.log(abs(number), _BASE)), number)
+
+
+def _rescaled(func: relax.Function) -> Iterator[tuple[relax.Call, relax.Call]]:
+    """Calls with scales, and the same calls with rounded ones."""
+    if not isinstance(func.body, relax.SeqExpr):
+        return
+    quantised: set[relax.Var] = set()
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call):
+                continue
+            name = op_name(call)
+            if name == CALL_TIR:
+                args = [_rounded_fields(call.args[1]) if i == 1 else arg for i, arg in enumerate(call.args)]
+            else:
+                is_scaled = any(
+                    arg in quantised or _has_one_element(arg)
+                    for arg in call.args
+                    if isinstance(arg, relax.Var)
+                )
+                if (name == _CAST and _is_widened(call)) or (name in _PASSED_ON and is_scaled):
+                    quantised.add(binding.var)
+                if name not in _SCALING or not is_scaled:
+                    continue
+                args = [_rounded(arg) for arg in call.args]
+            if any(new is not old for new, old in zip(args, call.args, strict=True)):
+                yield call, relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
+
+
+def _rounded_fields(args: relax.Expr) -> relax.Expr:
+    """The operands of a PrimFunc with rounded numbers; the same object if there are none."""
+    if not isinstance(args, relax.Tuple):
+        return args
+    fields = [_rounded(field) for field in args.fields]
+    same = all(new is old for new, old in zip(fields, args.fields, strict=True))
+    return args if same else relax.Tuple(fields)
+
+
+def _rounded(expr: relax.Expr) -> relax.Expr:
+    """A constant of one floating-point number, rounded; any other expression as it is, the same object."""
+    if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr) or not _is_float(expr):
+        return expr
+    before = expr.value.numpy()
+    after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
+    is_same = not np.isfinite(after).all() or (after == before).all()
+    return expr if is_same else relax.const(after, expr.ty.dtype)
+
+
+def _has_one_element(expr: relax.Expr) -> bool:
+    shape = expr.ty.shape if isinstance(expr.ty, relax.TensorType) else None
+    if not isinstance(shape, relax.ShapeExpr):
+        return False
+    return all(isinstance(extent, tirx.IntImm) and extent.value == 1 for extent in shape.values)
+
+
+def _is_widened(cast: relax.Call) -> bool:
+    """Whether ``cast`` makes floating-point numbers of integers."""
+    return _is_float(cast) and not _is_float(cast.args[0])
+
+
+def _is_float(expr: relax.Expr) -> bool:
+    return isinstance(expr.ty, relax.TensorType) and "float" in str(expr.ty.dtype)
