@@ -67,7 +67,7 @@ def test_the_plan_of_a_variant_without_time_is_that_of_its_sibling() -> None:
     first, second = (PLAN.read(partitioned[name]) for name in ("rows_1", "rows_8"))
     assert [kernel.backend for kernel in first.kernels] == [kernel.backend for kernel in second.kernels]
     assert first.expected == 0 and second.expected == len(second.kernels) > 0
-    assert "follow from those at another size" in " ".join(second.remarks)
+    assert "are expected from those of others" in " ".join(second.remarks)
     assert second.seconds == 8 * first.seconds, "as much more as the lower bound"
 
 

@@ -1,35 +1,51 @@
-"""Expected costs of kernels that there was no time to measure, for operators that no measured kernel computes.
+"""Expected costs of kernels that were not measured: guesses, not bounds.
 
-Without them TVM compiles such operators one by one, a product or a convolution among them. A kernel is expected to
-take the same multiple of its lower bound as others that its backend makes of this function: those with the same label
-if there are some, or all. That is a guess, not a bound. So it never stands against the cost of a measured kernel: only
-kernels that lie inside of what no measured kernel computes get one.
+**Before anything is measured** a kernel is expected to take a multiple of its lower bound. The cheapest plan by these
+guesses is measured first, so that there is a good plan of measured kernels early.
+
+**When the time is over** operators may be left that no measured kernel computes. Without expected costs TVM compiles these one by one, a product or a convolution among them. A kernel is expected to take the same multiple of
+its lower bound as others that its backend makes of this function: those with the same label if there are some, or all.
+Such a cost never stands against that of a measured kernel: only kernels that lie inside of what no measured kernel
+computes get one.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from statistics import median
 
 from tvm import relax
 
 from ..annotations import CANDIDATES
 from ..backends.registry import find
 from ..graph import DataflowGraph, members
-from ..plan.candidate import VIEW
 from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from ..search import Problem
+from .bounds import work_for
 from .model import CostModel, Workload
 
 _FEW = 3
 """A multiple is the median of at least this many costs."""
 
-_LIBRARIES, _TVM = 2.0, 4.0
-"""The multiple of the lower bound for libraries and for TVM, where too few of their kernels have costs.
+_MOSTLY, _TVM_MULTIPLIES = 2.0, 4.0
+"""The multiple of the lower bound where too few kernels have costs, and that for contractions by TVM.
 
-Most measured kernels are at 1.2 to 3 times their bounds. TVM comes last where nothing is known of it.
+Most measured kernels are at 1.2 to 3 times their bounds.
 """
+
+
+def guessed(
+    workloads: Iterable[Workload], bounds: Mapping[str, float], measured: Mapping[str, float]
+) -> dict[str, float]:
+    """The seconds that are expected of kernels that were not ``measured``, by key, from their lower bounds."""
+    workloads = list(workloads)
+    multiple = _Multiples(workloads, bounds, measured)
+    return {
+        workload.key: multiple(workload) * bounds[workload.key]
+        for workload in workloads
+        if workload.key not in measured and bounds[workload.key]
+    }
 
 
 def with_expected(
@@ -55,38 +71,44 @@ def with_expected(
     graph = DataflowGraph(func)
     left = {index for index in members(make(costs).free) if not graph.nodes[index].is_host} if late else set()
     inside = [candidate for candidate in late if left.issuperset(candidate.indexes)]
-    if not inside:
+    measured = {
+        key: cost.seconds for key, cost in costs.by_key.items() if cost.seconds and cost.origin != EXPECTED
+    }
+    if not inside or not measured:
         return costs
-    multiple = _Multiples(func, costs, model.lower_bounds(list({w.key: w for w in asked.values()}.values())))
-    if not multiple.known:
-        return costs
+    by_key = {workload.key: workload for workload in asked.values()}
+    multiple = _Multiples(by_key.values(), model.lower_bounds(list(by_key.values())), measured)
     found = dict(costs.by_key)
     for candidate in inside:
         key = costs.keys[candidate.id]
-        least = costs.by_key[key].bound or 0.0
-        found[key] = Cost(multiple(candidate.backend, candidate.label) * least, origin=EXPECTED)
+        found[key] = Cost(multiple(by_key[key]) * (found[key].bound or 0.0), origin=EXPECTED)
     return replace(costs, by_key=found)
 
 
 class _Multiples:
     """How many times its lower bound a kernel takes, by backend and label."""
 
-    def __init__(self, func: relax.Function, costs: Costs, bounds: Mapping[str, float]):
-        ratios: dict[tuple[str, str], dict[str, float]] = {}
-        for candidate in CANDIDATES.read(func):
-            key = costs.keys[candidate.id]
-            cost = costs.by_key[key]
-            if candidate.backend != VIEW and cost.seconds and cost.origin != EXPECTED and bounds.get(key):
-                for label in (candidate.label, ""):
-                    ratios.setdefault((candidate.backend, label), {})[key] = cost.seconds / bounds[key]
-        self.known = bool(ratios)
-        self._medians = {
-            kind: statistics.median(found.values()) for kind, found in ratios.items() if len(found) >= _FEW
-        }
+    def __init__(
+        self, workloads: Iterable[Workload], bounds: Mapping[str, float], measured: Mapping[str, float]
+    ):
+        ratios: dict[tuple[str, str], list[float]] = {}
+        for workload in workloads:
+            seconds, bound = measured.get(workload.key), bounds[workload.key]
+            if seconds and bound:
+                for label in (workload.label, ""):
+                    ratios.setdefault((workload.backend, label), []).append(seconds / bound)
+        self._medians = {kind: median(found) for kind, found in ratios.items() if len(found) >= _FEW}
 
-    def __call__(self, backend: str, label: str) -> float:
-        by_default = _TVM if _is_by_tvm(backend) else _LIBRARIES
-        return self._medians.get((backend, label)) or self._medians.get((backend, ""), by_default)
+    def __call__(self, workload: Workload) -> float:
+        return (
+            self._medians.get((workload.backend, workload.label))
+            or self._medians.get((workload.backend, ""))
+            or _by_default(workload)
+        )
+
+
+def _by_default(workload: Workload) -> float:
+    return _TVM_MULTIPLIES if _is_by_tvm(workload.backend) and work_for(workload).flops else _MOSTLY
 
 
 def _is_by_tvm(name: str) -> bool:

@@ -19,6 +19,7 @@ from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
 from .asking import costs_of, workloads
+from .expected import guessed
 from .model import CostModel, Workload
 
 Throughs = Callable[[Problem, float], Mapping[int, Through]]
@@ -41,7 +42,9 @@ class Search:
     assume_fusion_pays: bool = False
     """See :class:`LazySearch`."""
     expected: Mapping[str, float] = field(default_factory=dict[str, float])
-    """See :class:`LazySearch`; by key."""
+    """See :class:`LazySearch`; by key. A kernel for which no time is left has this cost."""
+    guesses: bool = False
+    """Whether to measure the plan first that is the cheapest by guessed costs (:func:`.expected.guessed`)."""
 
 
 def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRModule | None = None) -> Costs:
@@ -79,7 +82,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
         search.assume_fusion_pays,
         {key: _answer(cost) for key, cost in known.items()},
         search.enough,
-        search.expected,
+        lambda answers: _expected(search, by_key, measurer.bounds, answers),
     ).run()
     through: Mapping[int, Through] = {}
     if search.throughs and found.bounds:
@@ -128,6 +131,16 @@ class _Measurer:
     def all_costs(self, others: Mapping[str, Cost]) -> dict[str, Cost]:
         """The cost of every key: the measured one, else that of ``others``."""
         return {key: self._costs.get(key) or others[key] for key in self._by_key}
+
+
+def _expected(
+    search: Search, asked: Mapping[str, Workload], bounds: Mapping[str, float], answers: Mapping[str, Answer]
+) -> dict[str, float]:
+    """The expected seconds of kernels without an answer."""
+    if not search.guesses:
+        return dict(search.expected)
+    measured = {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
+    return {**guessed(asked.values(), bounds, measured), **search.expected}
 
 
 def _answer(cost: Cost) -> Answer:

@@ -103,7 +103,8 @@ def _rounded(expr: relax.Expr) -> relax.Expr:
     if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr) or not _is_float(expr):
         return expr
     before = expr.value.numpy()
-    after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
+    with np.errstate(over="ignore"):
+        after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
     is_same = not np.isfinite(after).all() or (after == before).all()
     return expr if is_same else relax.const(after, expr.ty.dtype)
 

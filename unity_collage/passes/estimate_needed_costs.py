@@ -76,7 +76,8 @@ class EstimateNeededCosts:
 
         try:
             expected = expected_costs(func, siblings, self.model, mod)
-            costs = lazy_costs(func, self.model, Search(make, known=known, expected=expected), mod)
+            search = Search(make, known=known, expected=expected, guesses=True)
+            costs = lazy_costs(func, self.model, search, mod)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
         if self.programs:

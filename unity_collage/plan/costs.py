@@ -26,7 +26,7 @@ PACKED = "pack"
 EXPECTED = "expected"
 """The origin of a cost that was not measured because the time was used up.
 
-It is a cost at another size of the same function, scaled by the lower bounds.
+It is a cost of the same kernel at another size, or of similar kernels, scaled by the lower bounds.
 """
 
 NOT_NEEDED = "not needed"

@@ -246,7 +246,7 @@ def _remarks(
     if packed:
         yield f"the costs of {packed} of its kernels are from a pack and were not measured here"
     if expected:
-        yield f"the costs of {expected} of its kernels follow from those at another size and were not measured"
+        yield f"the costs of {expected} of its kernels are expected from those of others, and were not measured"
 
 
 def _what_is_left_out(graph: DataflowGraph, solution: Solution) -> Iterator[str]:

@@ -182,7 +182,7 @@ class Plan(Shown):
     percentile: float = 50.0
     """Which percentile of the runs the costs of kernels are, and ``measured_seconds``."""
     expected: int = 0
-    """How many of its kernels were not measured: what they cost follows from another size of the same function."""
+    """How many of its kernels were not measured, but have costs that are expected from those of others."""
     doubt: float = 0.0
     """The part of its cost by which another plan may be cheaper, because costs were measured while other processes
     used the machine.

@@ -64,7 +64,7 @@ def costed(cost: ExplainedCost) -> str:
     if cost.seconds is None:
         return cost.reason
     if cost.origin == EXPECTED:
-        return f"{duration(cost.seconds)}, expected from another size"
+        return f"{duration(cost.seconds)}, expected, not measured"
     if cost.low == cost.high:
         return duration(cost.seconds)
     origin = ", from a pack" if cost.origin == PACKED else ""

@@ -31,6 +31,9 @@ from .problem import NoCover, Option, Problem, Solution
 Answer = float | str
 """Seconds, or the reason why there is no cost."""
 
+Expect = Callable[[Mapping[str, Answer]], Mapping[str, float]]
+"""The expected seconds of keys, given the answers that are known."""
+
 Measure = Callable[[Sequence[str]], Mapping[str, Answer]]
 """Measures these keys. The answers may include other keys, if their costs, or the reasons for none, became known."""
 
@@ -82,11 +85,11 @@ class LazySearch:
     enough: float = math.inf
     """Seconds: the search ends once no plan costs less by the lower bounds, whether or not all of its plan is measured.
     This holds as long as no kernel is refused: a node without a kernel is left behind and costs nothing."""
-    expected: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The expected seconds of some keys.
+    expected: Expect = lambda _answers: {}
+    """The expected seconds of some keys, from the answers that are known.
 
-    The cheapest plan by these is measured first, completely, until the cheapest expected plan is measured. Then the
-    search begins, so its result does not depend on them.
+    The cheapest plan by these is measured first, its most expensive kernels before the others, until the cheapest
+    expected plan is measured. Then the search begins, so its result does not depend on them.
     """
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
@@ -113,16 +116,16 @@ class LazySearch:
 
     def _measure_expected(self) -> None:
         """Measure the cheapest plan of known and expected costs, until all of its costs are known."""
-        unexpected = {key: _UNEXPECTED for key in self.bounds if key not in self.expected}
-        while any(key not in self._answers for key in self.expected):
-            problem = self.make({**unexpected, **self.expected, **self._answers})
+        unexpected = dict.fromkeys(self.bounds, _UNEXPECTED)
+        while (expected := self.expected(self._answers)).keys() - self._answers.keys():
+            problem = self.make({**unexpected, **expected, **self._answers})
             try:
                 wanted = self._unknown(self._solved(self._considered(problem)).chosen)
             except NoCover:
                 return
             if not wanted:
                 return
-            self._take(self.measure(wanted))
+            self._learn(wanted, expected)
 
     def _solved(self, problem: Problem) -> Solution:
         self._rounds += 1
@@ -194,7 +197,7 @@ class LazySearch:
         return gains
 
     def _learn(self, wanted: Sequence[str], gains: Mapping[str, float]) -> None:
-        """Measure the part of ``wanted`` that may gain most, or else the most expensive by their bounds."""
+        """Measure the part of ``wanted`` with the greatest ``gains``, or else the most expensive by their bounds."""
         count = max(_LEAST, len(wanted) // _PART)
         expensive = sorted(wanted, key=lambda key: (-gains.get(key, 0.0), -self.bounds[key]))[:count]
         self._take(self.measure(expensive))
