@@ -80,7 +80,10 @@ def test_what_no_measured_kernel_computes_gets_a_kernel_with_an_expected_cost() 
     last = plan.kernels[-1]
     assert (last.backend, last.label, last.interval) == ("good", "tanh", None)
     assert plan.left_behind == () and plan.expected == 1
-    assert "the costs of 1 of its kernels are expected from those of others, and were not measured" in plan.remarks
+    assert (
+        "the costs of 1 of its kernels are expected from those of others, and were not measured"
+        in plan.remarks
+    )
 
 
 def test_the_multiple_is_that_of_the_measured_kernels_of_the_backend() -> None:
@@ -128,7 +131,7 @@ def test_guesses_are_multiples_of_bounds_and_learn_from_what_was_measured() -> N
     bounds = dict.fromkeys(asked, BOUND)
     at_first = guessed(asked.values(), bounds, {})
     assert set(at_first.values()) == {2 * BOUND} and at_first.keys() == asked.keys()
-    measured = {key: 7 * BOUND for key in [key for key in asked if key.startswith("tvm")][:3]}
+    measured = dict.fromkeys([key for key in asked if key.startswith("tvm")][:3], 7 * BOUND)
     later = guessed(asked.values(), bounds, measured)
     assert not measured.keys() & later.keys()
     assert {seconds for key, seconds in later.items() if key.startswith("tvm")} == {7 * BOUND}

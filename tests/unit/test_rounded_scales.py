@@ -58,7 +58,9 @@ def layers(*scales: float) -> relax.Function:
             scaled = []
             for scale in scales:
                 product = builder.emit(R.matmul(x, relax.const(WEIGHTS), out_dtype="int32"))
-                scaled.append(builder.emit(R.multiply(builder.emit(R.astype(product, "float32")), const(scale))))
+                scaled.append(
+                    builder.emit(R.multiply(builder.emit(R.astype(product, "float32")), const(scale)))
+                )
             y = builder.emit_output(relax.Tuple(scaled))
         builder.emit_func_output(y)
     func = builder.get()["main"]
@@ -71,7 +73,10 @@ def layers(*scales: float) -> relax.Function:
     [
         (lambda x: R.multiply(R.astype(x, "float32"), const(0.021)), False),
         (lambda x: R.divide(R.astype(x, "float32"), const(0.021)), False),
-        (lambda x: R.multiply(R.reshape(R.subtract(R.astype(x, "float32"), const(1)), (8,)), const(0.021)), False),
+        (
+            lambda x: R.multiply(R.reshape(R.subtract(R.astype(x, "float32"), const(1)), (8,)), const(0.021)),
+            False,
+        ),
         (lambda x: R.multiply(R.nn.relu(R.astype(x, "float32")), const(0.021)), True),
         (lambda x: R.add(R.astype(x, "float32"), const(0.021)), True),
     ],
@@ -79,7 +84,9 @@ def layers(*scales: float) -> relax.Function:
 def test_what_scales_a_widened_value_is_rounded(body: Body, kept: bool) -> None:
     func = function(body)
     changed = with_rounded_scales(func)
-    assert (0.021 in np.float32(numbers(changed)).tolist() or np.isclose(numbers(changed), 0.021).any()) == kept
+    assert (
+        0.021 in np.float32(numbers(changed)).tolist() or np.isclose(numbers(changed), 0.021).any()
+    ) == kept
     assert (changed is func) == kept
 
 
@@ -133,7 +140,9 @@ def test_layers_with_other_scales_have_one_cost_and_keep_their_scales() -> None:
     func = mod["main"]
     assert isinstance(func, relax.Function)
     asked = workloads(func, FixedCost({}), mod).values()
-    one = workloads(AnnotateCandidates(backends=("tvm",))(IRModule({"main": layers(0.03)}))["main"], FixedCost({}))
+    one = workloads(
+        AnnotateCandidates(backends=("tvm",))(IRModule({"main": layers(0.03)}))["main"], FixedCost({})
+    )
     assert {each.key for each in asked} == {each.key for each in one.values()}
     assert sorted(numbers(func)) == pytest.approx([0.019, 0.021, 0.034])
 

@@ -3,10 +3,11 @@
 **Before anything is measured** a kernel is expected to take a multiple of its lower bound. The cheapest plan by these
 guesses is measured first, so that there is a good plan of measured kernels early.
 
-**When the time is over** operators may be left that no measured kernel computes. Without expected costs TVM compiles these one by one, a product or a convolution among them. A kernel is expected to take the same multiple of
-its lower bound as others that its backend makes of this function: those with the same label if there are some, or all.
-Such a cost never stands against that of a measured kernel: only kernels that lie inside of what no measured kernel
-computes get one.
+**When the time is over** operators may be left that no measured kernel computes. Without expected costs TVM compiles
+these one by one, a product or a convolution among them. A kernel is expected to take the same multiple of its lower
+bound as others that its backend makes of this function: those with the same label if there are some, or all. Such a
+cost never stands against that of a measured kernel: only kernels that lie inside of what no measured kernel computes
+get one.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def with_expected(
         and not _has_own_threads(candidate.backend)
     ]
     graph = DataflowGraph(func)
-    left = {index for index in members(make(costs).free) if not graph.nodes[index].is_host} if late else set()
+    free = members(make(costs).free) if late else ()
+    left = {index for index in free if not graph.nodes[index].is_host}
     inside = [candidate for candidate in late if left.issuperset(candidate.indexes)]
     measured = {
         key: cost.seconds for key, cost in costs.by_key.items() if cost.seconds and cost.origin != EXPECTED

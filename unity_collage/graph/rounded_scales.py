@@ -1,8 +1,8 @@
 """The scales of quantised values, rounded, so that kernels which differ only in a scale have one cost.
 
-Each product of a quantised network has a scale of its own: 72 equal products of a transformer would be 72 kernels to
-build and to measure, since a number of one element belongs to the computation. What a kernel costs does not depend on
-it. So costs are asked for with scales that are rounded to a few numbers. Programs keep their own.
+Each product of a quantised network has a scale of its own, and a constant of one element belongs to the computation.
+So 72 equal products of a transformer would be 72 kernels to build and to measure. What they cost does not depend on
+their scales. So costs are asked for with scales that are rounded to a few numbers. Programs keep their own.
 
 All kernels of one computation get the same number, and the check of their results takes it too.
 """
@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import ir, relax
 
 from .calls import op_name
 from .prim_funcs import CALL_TIR
+from .shapes import dtype_of, shape_of
+from .steps import is_float
 
 _structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
 
@@ -51,7 +53,11 @@ def with_rounded_scales(func: relax.Function) -> relax.Function:
     changed = dict(_rescaled(func))
     if not changed:
         return func
-    return _structural_map(func, (relax.Call, lambda call: changed.get(call, call)))
+
+    def rescaled(call: relax.Call) -> relax.Call:
+        return changed.get(call, call)
+
+    return _structural_map(func, (relax.Call, rescaled))
 
 
 def rounded(number: float) -> float:
@@ -63,8 +69,6 @@ def rounded(number: float) -> float:
 
 def _rescaled(func: relax.Function) -> Iterator[tuple[relax.Call, relax.Call]]:
     """Calls with scales, and the same calls with rounded ones."""
-    if not isinstance(func.body, relax.SeqExpr):
-        return
     quantised: set[relax.Var] = set()
     for block in func.body.blocks:
         for binding in block.bindings:
@@ -100,26 +104,20 @@ def _rounded_fields(args: relax.Expr) -> relax.Expr:
 
 def _rounded(expr: relax.Expr) -> relax.Expr:
     """A constant of one floating-point number, rounded; any other expression as it is, the same object."""
-    if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr) or not _is_float(expr):
+    if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr) or not is_float(expr):
         return expr
     before = expr.value.numpy()
     with np.errstate(over="ignore"):
         after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
     is_same = not np.isfinite(after).all() or (after == before).all()
-    return expr if is_same else relax.const(after, expr.ty.dtype)
+    return expr if is_same else relax.const(after, dtype_of(expr))
 
 
 def _has_one_element(expr: relax.Expr) -> bool:
-    shape = expr.ty.shape if isinstance(expr.ty, relax.TensorType) else None
-    if not isinstance(shape, relax.ShapeExpr):
-        return False
-    return all(isinstance(extent, tirx.IntImm) and extent.value == 1 for extent in shape.values)
+    shape = shape_of(expr) if isinstance(expr.ty, relax.TensorType) else None
+    return shape is not None and math.prod(shape) == 1
 
 
 def _is_widened(cast: relax.Call) -> bool:
     """Whether ``cast`` makes floating-point numbers of integers."""
-    return _is_float(cast) and not _is_float(cast.args[0])
-
-
-def _is_float(expr: relax.Expr) -> bool:
-    return isinstance(expr.ty, relax.TensorType) and "float" in str(expr.ty.dtype)
+    return is_float(cast) and not is_float(cast.args[0])

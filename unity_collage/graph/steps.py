@@ -59,9 +59,10 @@ def _is_step(value: relax.Expr) -> bool:
     name = op_name(value)
     if name in _STEPS or not isinstance(value, relax.Call):
         return name in _STEPS
-    is_conversion = name == "relax.call_tir" or (name == "relax.astype" and _is_float(value.args[0]))
-    return is_conversion and isinstance(value.ty, relax.TensorType) and not _is_float(value)
+    is_conversion = name == "relax.call_tir" or (name == "relax.astype" and is_float(value.args[0]))
+    return is_conversion and isinstance(value.ty, relax.TensorType) and not is_float(value)
 
 
-def _is_float(expr: relax.Expr) -> bool:
+def is_float(expr: relax.Expr) -> bool:
+    """Whether a tensor has floating-point elements."""
     return "float" in dtype_of(expr)

@@ -172,8 +172,8 @@ def _remarks(plan: Plan) -> list[RenderableType]:
         lines.append(unproved_text(plan.gap, plan.certificate.unproved))
     if plan.expected:
         lines.append(
-            f"the costs of {counted(plan.expected, 'kernel')} are expected from those of others, since there was no time "
-            "left to measure them; --budget TIME continues the measuring"
+            f"the costs of {counted(plan.expected, 'kernel')} are expected from those of others, since there was no "
+            "time left to measure them; --budget TIME continues the measuring"
         )
     if plan.doubt >= _NOTABLE_DOUBT:
         lines.append(
