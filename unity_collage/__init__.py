@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .pipeline import collage, partition_for, partition_for_onednn
     from .program import Program, load
     from .report.show import show
-    from .runtime import num_threads, register_custom_ops, set_num_threads
+    from .runtime import flush_denormals, num_threads, register_custom_ops, set_num_threads
     from .specs import PartitionSpec
     from .target import host_target
 
@@ -49,6 +49,7 @@ _HOME = {
     "partition_for_onednn": "pipeline",
     "register_custom_ops": "runtime",
     "set_num_threads": "runtime",
+    "flush_denormals": "runtime",
     "show": "report.show",
 }
 
@@ -64,6 +65,7 @@ __all__ = [
     "compile",
     "diff",
     "dry_run",
+    "flush_denormals",
     "host_target",
     "import_model",
     "link_external",

@@ -95,6 +95,14 @@ def test_the_clock_is_read_behind_each_kernel() -> None:
     assert len(seconds) == len(kernels) and all(value > 0 for value in seconds)
 
 
+def test_a_program_is_timed_with_denormal_numbers_and_without() -> None:
+    x = np.full(graphs.SHAPE, 1e-39, np.float32)
+    with ProgramWorker([[x]], threads=1) as worker:
+        assert worker.add("ours", build(_module(), uc.host_target())) is None
+        found = worker.denormals("ours")
+    assert not isinstance(found, str) and min(found) > 0
+
+
 def test_a_program_that_crashes_is_dropped_and_the_others_go_on() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)

@@ -68,3 +68,12 @@ def test_a_mode_of_another_thread_of_the_pool_is_seen_and_restored(own: int) -> 
     assert changed and runtime.float_mode() == own
     assert runtime.restore_float_mode(own)
     assert not runtime.restore_float_mode(own)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no mode is known for it")
+def test_denormals_count_as_zero_until_they_no_longer_do(own: int) -> None:
+    tiny = np.full(64, 1e-20, np.float32)
+    assert runtime.flush_denormals() and (tiny * tiny == 0).all()
+    assert runtime.restore_float_mode(own), "all threads had the other mode"
+    assert runtime.flush_denormals() and runtime.flush_denormals(False)
+    assert runtime.float_mode() == own and (tiny * tiny > 0).all()

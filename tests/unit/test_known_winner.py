@@ -11,7 +11,7 @@ import pytest
 
 from unity_collage.feedback.refine import _known_winner
 from unity_collage.feedback.settings import BY_DEFAULT, Refinement
-from unity_collage.plan.comparison import FirstCall, ProgramComparison
+from unity_collage.plan.comparison import Denormals, FirstCall, ProgramComparison
 from unity_collage.plan.encoding import encode
 
 BUILDER: Any = SimpleNamespace(whole_models={}, stock=lambda: ("module", "executable"))
@@ -53,3 +53,12 @@ def test_its_first_call_with_new_sizes_is_told_if_it_takes_longer(later: float, 
     assert len(found.remarks) == remarks
     for remark in found.remarks:
         assert remark.endswith("with batch 6, length 48 it took 31.2 ms, later calls 2 ms")
+
+
+@pytest.mark.parametrize(("flushed", "remarks"), [(7.2e-3, 1), (22e-3, 0)])
+def test_denormal_numbers_are_told_if_they_make_it_slow(flushed: float, remarks: int) -> None:
+    report = ProgramComparison("TVM", (), denormals=Denormals(22.8e-3, flushed))
+    found = _known_winner(BUILDER, records_with({"report": encode(report), "choice": None}), BY_DEFAULT)
+    assert found is not None and len(found.remarks) == remarks
+    for remark in found.remarks:
+        assert "our program takes 22.8 ms, and 7.2 ms where they count as zero" in remark

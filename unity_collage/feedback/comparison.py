@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
-from ..plan.comparison import DIFFERS, FirstCall, Prediction, ProgramComparison, ProgramTimes
+from ..plan.comparison import DIFFERS, Denormals, FirstCall, Prediction, ProgramComparison, ProgramTimes
 from ..profile.inputs import inputs_of_sizes, samples_of, unmet_sizes, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from ..profile.rounded_inputs import ROUNDING
@@ -20,6 +20,9 @@ from .room import OF_A_PLAN, why_no_room
 from .settings import Refined, Refinement, Tell
 
 STOCK = "stock tvm"
+
+_UNEXPECTED = 1.2
+"""A program that takes this many times as long as its kernels cost is timed without denormal numbers too."""
 
 HOPELESS = 3.0
 """A program that takes this many times as long as the fastest one is left out of the last rounds."""
@@ -197,6 +200,15 @@ class Comparison:
         except CollageError:  # no tensor has these sizes
             return None
         return None if isinstance(found, str) else FirstCall(sizes, *found)
+
+    def denormals(self) -> Denormals | None:
+        """What denormal numbers cost our program; None where it takes about what its kernels cost."""
+        ours = self.programs[OURS]
+        predicted = self._predicted(OURS)
+        if not predicted or not ours.seconds or statistics.median(ours.seconds) < _UNEXPECTED * predicted:
+            return None
+        found = self.worker.denormals(OURS)
+        return None if isinstance(found, str) else Denormals(*found)
 
     def _sure(self, medians: Mapping[str, Sequence[float]]) -> Mapping[str, Sequence[float]]:
         """The programs without other runtimes that are not faster than our kernels cost; all programs if none is

@@ -12,7 +12,7 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm.ir import IRModule
@@ -23,7 +23,7 @@ from ..cost.model import CostModel
 from ..errors import CollageError, first_line
 from ..graph.variants import has_loop
 from ..machine.load import LoadWatch
-from ..plan.comparison import Prediction, ProgramComparison
+from ..plan.comparison import Denormals, FirstCall, Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
 from ..plan.ranges import named
 from ..profile.inputs import input_sets, samples_of
@@ -45,6 +45,9 @@ LOGGER = logging.getLogger(__name__)
 
 _LONGER = 1.5
 """A first call that takes this many times as long as later ones is worth a remark."""
+
+_DENORMAL = 1.2
+"""Denormal numbers with which a program takes this many times as long are worth a remark."""
 
 LOOP_SECONDS = 20.0
 """How long a program with a loop may run on drawn inputs, for which the loop may have no end."""
@@ -87,6 +90,7 @@ def refined(
                 breed(comparison, settings.breeding)
             winner, result = comparison.finish(lambda: watch.load().is_busy)
             first_call = comparison.first_call(winner)
+            denormals = comparison.denormals()
         except CollageError as error:
             if not settings.is_optional:
                 raise
@@ -95,7 +99,7 @@ def refined(
             )
     load = watch.load()
     assert result.report is not None
-    report = replace(result.report, created=time.time(), others=load.others)
+    report = replace(result.report, created=time.time(), others=load.others, denormals=denormals)
     if not is_of_one_size:  # the costs of the plan are for one size, the times for all samples together
         report = replace(report, predicted=None, measured=None, samples=len(sets), first_call=first_call)
     if records is not None:
@@ -155,15 +159,30 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
 
 
 def _remarks(report: ProgramComparison) -> tuple[str, ...]:
+    """What users should know of the program: slow first calls, and denormal numbers."""
+    return (*_of_first_call(report.first_call), *_of_denormals(report.denormals))
+
+
+def _of_first_call(call: FirstCall | None) -> Iterator[str]:
     """How long a call with new sizes takes, if the first one takes notably longer."""
-    call = report.first_call
-    if call is None or call.seconds < _LONGER * call.later:
-        return ()
-    first, later = (f"{seconds * 1e3:.3g} ms" for seconds in (call.seconds, call.later))
-    return (
-        f"the first call with new sizes takes longer, since libraries make their kernels then: with "
-        f"{named(call.sizes)} it took {first}, later calls {later}",
-    )
+    if call is not None and call.seconds >= _LONGER * call.later:
+        yield (
+            "the first call with new sizes takes longer, since libraries make their kernels then: with "
+            f"{named(call.sizes)} it took {_ms(call.seconds)}, later calls {_ms(call.later)}"
+        )
+
+
+def _of_denormals(found: Denormals | None) -> Iterator[str]:
+    """How much faster our program is without denormal numbers, if it is notably faster."""
+    if found is not None and found.seconds >= _DENORMAL * found.flushed:
+        yield (
+            "some values are denormal numbers, below 1.2e-38, with which processors are slow: our program takes "
+            f"{_ms(found.seconds)}, and {_ms(found.flushed)} where they count as zero (unity_collage.flush_denormals)"
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def learn(comparison: Comparison, priority: Sequence[str]) -> None:

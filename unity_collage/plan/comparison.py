@@ -43,6 +43,14 @@ class FirstCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Denormals:
+    """How long our program takes as it is, and where denormal numbers count as zero, in seconds."""
+
+    seconds: float
+    flushed: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramComparison:
     """Programs that were timed in turns, and the fastest of them."""
 
@@ -63,6 +71,8 @@ class ProgramComparison:
     """How many cores other processes kept busy during the comparison."""
     first_call: FirstCall | None = None
     """Of the winner, if sizes are free and it takes others than the samples."""
+    denormals: Denormals | None = None
+    """Of our program, if it takes notably longer than its kernels cost."""
 
     @property
     def additive_error(self) -> float | None:

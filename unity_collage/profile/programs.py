@@ -119,6 +119,11 @@ class ProgramWorker:
         reply = self._ask({"ask": "first_call", "name": name, "inputs": str(stored)})
         return reply["reason"] if "reason" in reply else (float(reply["first"]), float(reply["later"]))
 
+    def denormals(self, name: str) -> tuple[float, float] | str:
+        """The seconds of a run as it is, and where denormal numbers count as zero; or a reason."""
+        reply = self._ask({"ask": "denormals", "name": name})
+        return reply["reason"] if "reason" in reply else (float(reply["seconds"]), float(reply["flushed"]))
+
     def error(self, name: str, reference: str) -> float | str:
         """The largest difference of outputs from those of ``reference``, over their range; or a reason."""
         reply = self._ask({"ask": "error", "name": name, "reference": reference})

@@ -30,6 +30,9 @@ _SLOW = 5.0
 _LATER_CALLS = 5
 """How many calls follow a first one to tell what it takes longer."""
 
+_DENORMAL_ROUNDS = 3
+"""How often a program is timed with and without denormal numbers, in turns."""
+
 _MOST_SECONDS = 15.0
 """Where one run of each program takes long, there are only as many rounds as fit into this time, and at least two."""
 
@@ -128,6 +131,25 @@ class LoadedPrograms:
             run = partial(self._programs[name], *(stored[key] for key in stored.files))
         first = _seconds_of(run)
         return {"first": first, "later": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
+
+    def _denormals(self, name: str) -> dict[str, Any]:
+        """The median seconds of a run as it is, and where denormal numbers count as zero; in turns."""
+        mode = runtime.float_mode()
+        found: dict[bool, list[float]] = {False: [], True: []}
+        try:
+            for _ in range(_DENORMAL_ROUNDS):
+                for flush, seconds in found.items():
+                    runtime.flush_denormals(flush)
+                    seconds.append(self._median_run(name))
+        finally:
+            runtime.restore_float_mode(mode)
+        return {"seconds": statistics.median(found[False]), "flushed": statistics.median(found[True])}
+
+    def _median_run(self, name: str) -> float:
+        """The median seconds of a few runs on each set of inputs, summed over the sets."""
+        return sum(
+            statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS)) for run in self._runs[name]
+        )
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
         """The median seconds of each kernel of an instrumented program."""

@@ -17,6 +17,7 @@ from unity_collage.runtime.libraries import (
 from unity_collage.runtime.threads import (
     adopt_openmp,
     float_mode,
+    flush_denormals,
     num_threads,
     openmp_runtimes,
     restore_float_mode,
@@ -32,6 +33,7 @@ __all__ = [
     "cmake_folder",
     "describe",
     "float_mode",
+    "flush_denormals",
     "interval",
     "library_version",
     "load",
