@@ -30,8 +30,8 @@ def finished(monkeypatch: pytest.MonkeyPatch, cost: float, busy: bool, **seconds
         THEIRS: CandidateProgram(None, (mod, "theirs")),  # type: ignore[arg-type]
     }
     compared = Comparison(builder, Refinement(rounds=5), worker, lambda _: None, programs)
-    winner, result = compared.finish(lambda: busy)
-    return winner, result.report
+    winner = compared.finish(lambda: busy)
+    return winner, compared.result(winner).report
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
-from ..plan.comparison import DIFFERS, Denormals, FirstCall, Prediction, ProgramComparison, ProgramTimes
-from ..profile.inputs import inputs_of_sizes, samples_of, unmet_sizes, why_not_exceptional
+from ..plan.comparison import DIFFERS, Denormals, Prediction, ProgramComparison, ProgramTimes
+from ..profile.inputs import samples_of, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from ..profile.rounded_inputs import ROUNDING
 from .builder import Built, ProgramBuilder
@@ -167,8 +167,8 @@ class Comparison:
         runs = max(LEAST_RUNS, -(-Method.of(percentile).min_runs // self.settings.rounds))
         return self.worker.timed_in_turns(names, rounds, seconds, percentile, runs)
 
-    def finish(self, is_busy: Callable[[], bool] = lambda: False) -> tuple[str, Refined]:
-        """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs.
+    def finish(self, is_busy: Callable[[], bool] = lambda: False) -> str:
+        """Time the programs that could be the fastest; the name of the winner. Raises CollageError if none runs.
 
         ``is_busy`` is called when all have run: on a busy machine another runtime replaces ours only if it is faster
         than our kernels cost. Its threads share work in another way, so other processes slow our program down more.
@@ -185,21 +185,13 @@ class Comparison:
                 f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items()
             )
             raise CollageError(f"no program runs: {reasons}")
-        winner = winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
+        return winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
+
+    def result(self, winner: str) -> Refined:
+        """The program ``winner``, and the report."""
         built = self.programs[winner].built
         assert built is not None
-        return winner, Refined(*built, self._report(winner))
-
-    def first_call(self, name: str) -> FirstCall | None:
-        """The first call of a program with sizes that are none of the samples; None where it does not take them."""
-        sizes = unmet_sizes(self.builder.imported)
-        if sizes is None:
-            return None
-        try:
-            found = self.worker.first_call(name, inputs_of_sizes(self.builder.imported, sizes))
-        except CollageError:  # no tensor has these sizes
-            return None
-        return None if isinstance(found, str) else FirstCall(sizes, *found)
+        return Refined(*built, self._report(winner))
 
     def denormals(self) -> Denormals | None:
         """What denormal numbers cost our program; None where it takes about what its kernels cost."""

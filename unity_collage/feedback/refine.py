@@ -31,6 +31,7 @@ from ..profile.kernels import KernelProfiler
 from ..profile.programs import TIMEOUT_SECONDS, ProgramWorker
 from ..search.auto import solve
 from ..search.ties import with_ties_broken
+from .between import confirmed
 from .breeding import Breeding, bred
 from .builder import ProgramBuilder
 from .candidates import OURS, Choice, choices, ids_of, problems_of
@@ -88,8 +89,8 @@ def refined(
                 learn(comparison, priority)
             if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
                 breed(comparison, settings.breeding)
-            winner, result = comparison.finish(lambda: watch.load().is_busy)
-            first_call = comparison.first_call(winner)
+            winner, first_call = confirmed(comparison, comparison.finish(lambda: watch.load().is_busy))
+            result = comparison.result(winner)
             denormals = comparison.denormals()
         except CollageError as error:
             if not settings.is_optional:
@@ -165,6 +166,11 @@ def _remarks(report: ProgramComparison) -> tuple[str, ...]:
 
 def _of_first_call(call: FirstCall | None) -> Iterator[str]:
     """How long a call with new sizes takes, if the first one takes notably longer."""
+    if call is not None and call.differs:
+        yield (
+            f"with {named(call.sizes)}, which is no sample, the results of the program differ {call.differs}, and no "
+            "third one says which are right: compare them with --verify there"
+        )
     if call is not None and call.seconds >= _LONGER * call.later:
         yield (
             "the first call with new sizes takes longer, since libraries make their kernels then: with "

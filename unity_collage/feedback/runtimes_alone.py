@@ -12,6 +12,7 @@ from .. import runtime
 from ..errors import CollageError
 from ..profile.inputs import input_sets
 from ..profile.programs import ProgramWorker
+from .between import confirmed
 from .builder import ProgramBuilder
 from .comparison import Comparison
 from .settings import Refined, Refinement, Tell
@@ -49,7 +50,8 @@ def fastest_runtime(
         if not running:
             raise CollageError(f"no named runtime runs the model: {'; '.join(left_out)}")
         if len(running) > 1:
-            name, best = comparison.finish()
+            name, _ = confirmed(comparison, comparison.finish())
+            best = comparison.result(name)
             return replace(best, mod=planned(best.mod, whole_models[name], best.report), remarks=left_out)
         built = comparison.programs[running[0]].built
         assert built is not None

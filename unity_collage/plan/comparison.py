@@ -40,6 +40,8 @@ class FirstCall:
     seconds: float
     later: float
     """The median seconds of later calls with these sizes."""
+    differs: str = ""
+    """By how much its results differ from those of another program, where no two programs agree."""
 
 
 @dataclass(frozen=True, slots=True)

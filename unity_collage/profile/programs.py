@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,18 @@ of object files. Linking takes 0.1 s, for which smaller programs are not worth i
 
 LEAST_RUNS = 3
 """The fewest runs of each program in a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstResults:
+    """The first call of a program with some inputs."""
+
+    first: float
+    """Its seconds."""
+    later: float
+    """The median seconds of later calls."""
+    results: list[np.ndarray]
+    """As float64."""
 
 
 class ProgramWorker:
@@ -112,12 +124,18 @@ class ProgramWorker:
         reply = self._ask(request)
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
-    def first_call(self, name: str, inputs: Sequence[np.ndarray]) -> tuple[float, float] | str:
-        """The seconds of the first call of a program with ``inputs``, and the median of later ones; or a reason."""
-        stored = Path(self._folder.name) / "first_call.npz"
-        np.savez(stored, *inputs)
-        reply = self._ask({"ask": "first_call", "name": name, "inputs": str(stored)})
-        return reply["reason"] if "reason" in reply else (float(reply["first"]), float(reply["later"]))
+    def first_call(self, name: str, inputs: Sequence[np.ndarray]) -> FirstResults | str:
+        """The first call of a program with ``inputs``, and later ones; or why it does not run with them."""
+        given, written = (
+            Path(self._folder.name) / f"first_call_{part}.npz" for part in ("inputs", "results")
+        )
+        np.savez(given, *inputs)
+        reply = self._ask({"ask": "first_call", "name": name, "inputs": str(given), "results": str(written)})
+        if "reason" in reply:
+            return str(reply["reason"])
+        with np.load(written) as stored:
+            results = [stored[key] for key in stored.files]
+        return FirstResults(float(reply["first"]), float(reply["later"]), results)
 
     def denormals(self, name: str) -> tuple[float, float] | str:
         """The seconds of a run as it is, and where denormal numbers count as zero; or a reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..processes.serving import serve
 from ..program import Program, load
 from .exceptional import InputSets, exceptional_sets, loses
 from .instrument import kernel_seconds
+from .results import most_apart
 from .rounded_inputs import rounded_sets
 from .rounds import in_turns
 
@@ -74,7 +75,7 @@ class LoadedPrograms:
 
     def _error(self, name: str, reference: str) -> dict[str, Any]:
         """The largest difference of any output from that of the reference, over the reference's range."""
-        return {"error": _most_apart(self._outputs[name], self._outputs[reference])}
+        return {"error": most_apart(self._outputs[name], self._outputs[reference])}
 
     def _rounding_errors(self, names: list[str], seconds: float) -> dict[str, Any]:
         """The largest change of any output of each program if inputs change by rounding; takes about ``seconds``."""
@@ -82,7 +83,7 @@ class LoadedPrograms:
         for sets in rounded_sets(self._sets):
             for name in names:
                 results = _results(self._programs[name], sets)
-                most[name] = max(most[name], _most_apart(results, self._outputs[name]))
+                most[name] = max(most[name], most_apart(results, self._outputs[name]))
             if time.monotonic() - begun > seconds:
                 break
         return {"errors": list(most.values())}
@@ -125,11 +126,18 @@ class LoadedPrograms:
         self._seconds[name] = min(self._seconds[name], sum(map(statistics.median, found)))
         return found[0] if len(found) == 1 else _summed(found)
 
-    def _first_call(self, name: str, inputs: str) -> dict[str, Any]:
-        """The seconds of the first call with these inputs, and the median of later ones."""
+    def _first_call(self, name: str, inputs: str, results: str) -> dict[str, Any]:
+        """The seconds of the first call with these inputs, and the median of later ones.
+
+        Its results are written to ``results``, as float64.
+        """
+        program = self._programs[name]
         with np.load(inputs) as stored:
-            run = partial(self._programs[name], *(stored[key] for key in stored.files))
-        first = _seconds_of(run)
+            run = partial(program, *(stored[key] for key in stored.files))
+        begun = time.perf_counter()
+        found = run()
+        first = time.perf_counter() - begun
+        np.savez(results, *(tensor.numpy().astype(np.float64) for tensor in _flat(found)))
         return {"first": first, "later": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
 
     def _denormals(self, name: str) -> dict[str, Any]:
@@ -180,19 +188,6 @@ def _flat(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple, tvm_ffi.Array)):
         return [tensor for part in value for tensor in _flat(part)]
     return [value]
-
-
-def _most_apart(results: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> float:
-    return max((_relative(a, b) for a, b in zip(results, right, strict=True)), default=0.0)
-
-
-def _relative(value: np.ndarray, right: np.ndarray) -> float:
-    value, right = value.astype(np.float64), right.astype(np.float64)
-    finite = np.isfinite(right)
-    if not np.array_equal(np.isfinite(value), finite):
-        return float("inf")
-    scale = max(float(np.max(np.abs(right), initial=0.0, where=finite)), 1e-30)
-    return float(np.max(np.abs(value - right), initial=0.0, where=finite)) / scale
 
 
 if __name__ == "__main__":
