@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
@@ -13,12 +14,14 @@ from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.expected import guessed
 from unity_collage.cost.model import Workload
-from unity_collage.passes import AnnotateCandidates, EstimateNeededCosts, SearchPartition
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, EstimateNeededCosts, SearchPartition
+from unity_collage.passes.estimate_needed_costs import _better
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
+Estimate = EstimateCosts | EstimateNeededCosts
 OPERATORS = ("relax.nn.relu", "relax.exp", "relax.tanh", "relax.sigmoid")
 GOOD = fake_backend("good", *OPERATORS)
 BOUND = 1e-6
@@ -45,7 +48,7 @@ class Late(FixedCost):
             return Cost(BOUND * self.multiples[workload.backend])
         if workload.backend in self.refused:
             return Cost(None, reason="refused")
-        return Cost(None, origin=UNKNOWN, reason="late")
+        return Cost(None, origin=UNKNOWN, reason="late", bound=self.bound)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         return {workload.key: self.bound for workload in workloads}
@@ -66,17 +69,20 @@ def chain() -> relax.Function:
     return func
 
 
-def searched(model: Late) -> tuple[Plan, relax.Function]:
+def searched(model: Late, estimate: type[Estimate] = EstimateNeededCosts) -> tuple[Plan, relax.Function]:
     """The plan of the chain, and the function with costs."""
     with only_backends(GOOD), Target("llvm"):
-        costed = EstimateNeededCosts(model)(AnnotateCandidates()(IRModule({"main": chain()})))
+        costed = estimate(model)(AnnotateCandidates()(IRModule({"main": chain()})))
         func = costed["main"]
         assert isinstance(func, relax.Function)
         return PLAN.read(SearchPartition()(costed)["main"]), func
 
 
-def test_what_no_measured_kernel_computes_gets_a_kernel_with_an_expected_cost() -> None:
-    plan, _ = searched(Late(multiples={"good": 3.0, "tvm": 5.0}))
+@pytest.mark.parametrize("estimate", [EstimateNeededCosts, EstimateCosts])
+def test_what_no_measured_kernel_computes_gets_a_kernel_with_an_expected_cost(
+    estimate: type[Estimate],
+) -> None:
+    plan, _ = searched(Late(multiples={"good": 3.0, "tvm": 5.0}), estimate)
     last = plan.kernels[-1]
     assert (last.backend, last.label, last.interval) == ("good", "tanh", None)
     assert plan.left_behind == () and plan.expected == 1
@@ -136,3 +142,16 @@ def test_guesses_are_multiples_of_bounds_and_learn_from_what_was_measured() -> N
     assert not measured.keys() & later.keys()
     assert {seconds for key, seconds in later.items() if key.startswith("tvm")} == {7 * BOUND}
     assert {seconds for key, seconds in later.items() if key.startswith("good")} == {2 * BOUND}
+
+
+def test_of_two_costs_the_more_certain_one_is_kept() -> None:
+    ranked = [
+        Cost(2.0),
+        Cost(None, reason="refused"),
+        Cost(1.0, origin=EXPECTED),
+        Cost(None, reason="not needed", bound=0.5),
+        Cost(None, origin=UNKNOWN, reason="late", bound=0.5),
+    ]
+    for place, sure in enumerate(ranked):
+        for other in ranked[place:]:
+            assert _better(sure, other) == _better(other, sure) == sure

@@ -19,11 +19,15 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, SCHEDULES
 from ..cost.asking import answered, workloads
+from ..cost.expected import with_expected
 from ..cost.model import Capability, CostModel, Overheads, Workload
 from ..cost.tuned import tuned_costs
 from ..errors import CollageError
+from ..graph import DataflowGraph
 from ..measure.measured import MeasuredCost
 from ..plan.costs import Cost, Costs
+from ..plan.problem import problem_of
+from ..search import Problem
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateCosts")
@@ -54,12 +58,22 @@ class EstimateCosts:
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if _has_candidates(func):
-                found = answered(func, questions[gvar], costs, overheads)
+                found = self._complete(
+                    func, answered(func, questions[gvar], costs, overheads), questions[gvar]
+                )
                 found, tuned = self._tuned(func, found, questions[gvar])
                 func, schedules = COSTS.write(func, found), schedules | tuned
             functions[gvar] = func
         result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
         return result.with_attr(SCHEDULES, schedules) if schedules else result
+
+    def _complete(self, func: relax.Function, costs: Costs, asked: Mapping[int, Workload]) -> Costs:
+        """``costs``, and expected ones if the time was used up before each operator was in a measured kernel."""
+
+        def make(given: Costs) -> Problem:
+            return problem_of(DataflowGraph(func), CANDIDATES.read(func), given)
+
+        return with_expected(func, costs, asked, self.model, make)
 
     def _tuned(
         self, func: relax.Function, costs: Costs, asked: Mapping[int, Workload]
