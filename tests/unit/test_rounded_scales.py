@@ -115,23 +115,21 @@ def test_numbers_of_a_prim_func_are_rounded() -> None:
     assert numbers(with_rounded_scales(func)) == [pytest.approx(rounded(0.021))]
 
 
-@pytest.mark.parametrize("number", [0.0, 1.0, -1.0, float("inf")])
-def test_numbers_that_kernels_treat_differently_remain(number: float) -> None:
-    assert rounded(number) == number
+@pytest.mark.parametrize(
+    "number", [0.0, 1.0, -1.0, float("inf"), np.finfo("float32").max, np.finfo("float64").max, 1e-40, -1e9]
+)
+def test_limits_of_types_and_numbers_that_kernels_treat_differently_remain(number: float) -> None:
+    assert rounded(float(number)) == number
     assert np.isnan(rounded(float("nan")))
 
 
-@pytest.mark.parametrize("number", [1e-30, 0.021, 0.5, 2.0, 3.7, 255.0, -0.021, -1e9])
+@pytest.mark.parametrize("number", [1e-29, 0.021, 0.5, 2.0, 3.7, 255.0, -0.021, 9999.0])
 def test_a_rounded_number_is_near_and_no_power_of_two(number: float) -> None:
     there = rounded(number)
-    assert 1 / 4 <= there / number <= 5
+    assert 0.31 <= there / number <= 5
     assert rounded(there) == there
     assert np.frexp(there)[0] not in (0.5, -0.5)
-
-
-def test_a_number_that_would_overflow_remains() -> None:
-    func = function(lambda x: R.multiply(R.astype(x, "float16"), relax.const(60000.0, "float16")))
-    assert numbers(with_rounded_scales(func)) == [pytest.approx(60000, rel=1e-3)]
+    assert np.isfinite(np.float16(there))
 
 
 def test_layers_with_other_scales_have_one_cost_and_keep_their_scales() -> None:
@@ -154,3 +152,11 @@ def test_kernels_with_one_cost_have_one_tuned_schedule() -> None:
 
     assert kernel_name(kernel(0.021)) == kernel_name(kernel(0.034))
     assert len({kernel_name(kernel(scale)) for scale in (0.021, 1.0, 300.0)}) == 3
+
+
+def test_kernels_with_the_largest_number_of_a_type_have_a_name() -> None:
+    def kernel(dtype: str) -> tirx.PrimFunc:
+        a = te.placeholder((16,), name="a", dtype=dtype)
+        return te.create_prim_func([a, te.compute((16,), lambda i: tirx.min(a[i], tirx.max_value(dtype)))])
+
+    assert len({kernel_name(kernel(dtype)) for dtype in ("float16", "float32", "float64")}) == 3

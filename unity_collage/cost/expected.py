@@ -69,15 +69,14 @@ def with_expected(
         and candidate.backend not in unsuitable
         and not _has_own_threads(candidate.backend)
     ]
-    graph = DataflowGraph(func)
-    free = members(make(costs).free) if late else ()
-    left = {index for index in free if not graph.nodes[index].is_host}
-    inside = [candidate for candidate in late if left.issuperset(candidate.indexes)]
     measured = {
         key: cost.seconds for key, cost in costs.by_key.items() if cost.seconds and cost.origin != EXPECTED
     }
-    if not inside or not measured:
+    if not late or not measured:
         return costs
+    graph = DataflowGraph(func)
+    left = {index for index in members(make(costs).free) if not graph.nodes[index].is_host}
+    inside = [candidate for candidate in late if left.issuperset(candidate.indexes)]
     by_key = {workload.key: workload for workload in asked.values()}
     multiple = _Multiples(by_key.values(), model.lower_bounds(list(by_key.values())), measured)
     found = dict(costs.by_key)

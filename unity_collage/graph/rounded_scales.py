@@ -37,11 +37,14 @@ _PASSED_ON = _SCALING | {
 }
 """Operators whose result is still a multiple of a quantised value, if an operand is."""
 
-_BASE = 16.0
-"""Numbers are rounded to a power of this: a rounded scale is at most four times, or a fourth of, the true one."""
+_BASE, _NOT_ROUND = 16.0, 1.25
+"""A rounded number is this factor times a power of this base, so 0.31 to 5 times the true one.
 
-_NOT_ROUND = 1.25
-"""A factor, so that no rounded number is a power of two, by which kernels could multiply in another way."""
+With the factor it is no power of two, by which kernels could multiply in another way.
+"""
+
+_LEAST, _MOST = 1e-30, 1e4
+"""Numbers beyond these are no scales: they are limits of types and the like. All others fit into float16 rounded."""
 
 
 def with_rounded_scales(func: relax.Function) -> relax.Function:
@@ -61,8 +64,8 @@ def with_rounded_scales(func: relax.Function) -> relax.Function:
 
 
 def rounded(number: float) -> float:
-    """``number`` as 1.25 times a power of 16 with its sign; 0, 1, -1 and what is not finite remain."""
-    if not math.isfinite(number) or number in (0.0, 1.0, -1.0):
+    """``number`` as 1.25 times a power of 16 with its sign; 1, -1 and numbers that are no scales remain."""
+    if not _LEAST < abs(number) < _MOST or abs(number) == 1.0:
         return number
     return math.copysign(_NOT_ROUND * _BASE ** round(math.log(abs(number), _BASE)), number)
 
@@ -107,10 +110,8 @@ def _rounded(expr: relax.Expr) -> relax.Expr:
     if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr) or not is_float(expr):
         return expr
     before = expr.value.numpy()
-    with np.errstate(over="ignore"):
-        after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
-    is_same = not np.isfinite(after).all() or (after == before).all()
-    return expr if is_same else relax.const(after, dtype_of(expr))
+    after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
+    return expr if (after == before).all() else relax.const(after, dtype_of(expr))
 
 
 def _has_one_element(expr: relax.Expr) -> bool:
