@@ -152,6 +152,19 @@ def test_the_plan_that_is_expected_is_measured_first() -> None:
 
 
 @settings(max_examples=100, deadline=None)
+@given(cases(), st.data())
+def test_a_search_that_was_ended_needs_nothing_the_next_time(case: Case, data: st.DataObject) -> None:
+    """Whatever is expected then: expectations follow from what is known, which is more now."""
+    try:
+        found, _ = search(case)
+    except NoCover:
+        return
+    expected = {key: data.draw(st.sampled_from((0.1, 1.0, 4.0))) for key in case.truth}
+    again, asked = search(case, known=found.answers, expected=lambda _answers: expected)
+    assert asked == [] and again.solution.seconds == found.solution.seconds
+
+
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:
     eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)

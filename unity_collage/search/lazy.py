@@ -88,8 +88,8 @@ class LazySearch:
     expected: Expect = lambda _answers: {}
     """The expected seconds of some keys, from the answers that are known.
 
-    The cheapest plan by these is measured first, its most expensive kernels before the others, until the cheapest
-    expected plan is measured. Then the search begins, so its result does not depend on them.
+    If something has to be measured, the cheapest plan by these comes first, its most expensive kernels before the
+    others. When the cheapest expected plan is measured, the search begins: its result does not depend on them.
     """
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
@@ -99,20 +99,22 @@ class LazySearch:
     def run(self) -> LazySolution:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
         self._take(self.known)
-        self._measure_expected()
+        is_begun = False
         while True:
             problem = self.make({**self._open(), **self._answers})
-            gains: Mapping[str, float] = {}
             try:
                 solution = self._solved(self._considered(problem))
             except NoCover as error:
-                wanted = self._that_could_help(problem, error)
+                solution, wanted = None, self._that_could_help(problem, error)
             else:
                 wanted = self._unknown(solution.chosen)
                 if not wanted or solution.lower_bound >= self.enough:
                     return self._finished(problem, solution)
-                gains = self._gains(problem, solution)
-            self._learn(wanted, gains)
+            if not is_begun:  # only now: where all that is needed is known, nothing is measured
+                is_begun = True
+                self._measure_expected()
+                continue
+            self._learn(wanted, {} if solution is None else self._gains(problem, solution))
 
     def _measure_expected(self) -> None:
         """Measure the cheapest plan of known and expected costs, until all of its costs are known."""
