@@ -32,9 +32,12 @@ def compared(
     def first_call(name: str, inputs: list[np.ndarray]) -> FirstResults | str:
         assert [each.shape for each in inputs] == [(6,)]
         value = names[name]
-        return value if isinstance(value, str) else FirstResults(0.02, 0.01, [np.array([1.0, value])])
+        return value if isinstance(value, str) else FirstResults(0.02, [np.array([1.0, value])])
 
-    worker: Any = SimpleNamespace(first_call=first_call, error=lambda *_: at_samples)
+    def later_calls(name: str, _: list[np.ndarray]) -> float | str:
+        return value if isinstance(value := names[name], str) else 0.01
+
+    worker: Any = SimpleNamespace(first_call=first_call, later_calls=later_calls, error=lambda *_: at_samples)
     builder: Any = SimpleNamespace(whole_models={}, imported=None)
     programs = {
         name: CandidateProgram(None, seconds=[0.01 * place]) for place, name in enumerate(names, start=1)

@@ -40,8 +40,10 @@ def confirmed(comparison: Comparison, winner: str) -> tuple[str, FirstCall | Non
         found = trial.called(name)
         why = found if isinstance(found, str) else f"{DIFFERS} from those of all others"
         comparison.programs[name].reason = f"with {named(sizes)}: {why}"
-    found = trial.called(chosen)
-    return chosen, None if isinstance(found, str) else FirstCall(sizes, found.first, found.later, differs)
+    first, later = trial.called(chosen), comparison.worker.later_calls(chosen, inputs)
+    if isinstance(first, str) or isinstance(later, str):
+        return chosen, None
+    return chosen, FirstCall(sizes, first.seconds, later, differs)
 
 
 class _Trial:

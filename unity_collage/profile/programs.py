@@ -38,10 +38,7 @@ LEAST_RUNS = 3
 class FirstResults:
     """The first call of a program with some inputs."""
 
-    first: float
-    """Its seconds."""
-    later: float
-    """The median seconds of later calls."""
+    seconds: float
     results: list[np.ndarray]
     """As float64."""
 
@@ -125,17 +122,24 @@ class ProgramWorker:
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
     def first_call(self, name: str, inputs: Sequence[np.ndarray]) -> FirstResults | str:
-        """The first call of a program with ``inputs``, and later ones; or why it does not run with them."""
-        given, written = (
-            Path(self._folder.name) / f"first_call_{part}.npz" for part in ("inputs", "results")
-        )
-        np.savez(given, *inputs)
-        reply = self._ask({"ask": "first_call", "name": name, "inputs": str(given), "results": str(written)})
+        """The first call of a program with ``inputs``; or why it does not run with them."""
+        written = Path(self._folder.name) / "results.npz"
+        request = {"ask": "first_call", "name": name, "inputs": self._stored(inputs)}
+        reply = self._ask({**request, "results": str(written)})
         if "reason" in reply:
             return str(reply["reason"])
         with np.load(written) as stored:
-            results = [stored[key] for key in stored.files]
-        return FirstResults(float(reply["first"]), float(reply["later"]), results)
+            return FirstResults(float(reply["seconds"]), [stored[key] for key in stored.files])
+
+    def later_calls(self, name: str, inputs: Sequence[np.ndarray]) -> float | str:
+        """The median seconds of more calls of a program with ``inputs``; or a reason."""
+        reply = self._ask({"ask": "later_calls", "name": name, "inputs": self._stored(inputs)})
+        return reply["reason"] if "reason" in reply else float(reply["seconds"])
+
+    def _stored(self, inputs: Sequence[np.ndarray]) -> str:
+        path = Path(self._folder.name) / "inputs_between.npz"
+        np.savez(path, *inputs)
+        return str(path)
 
     def denormals(self, name: str) -> tuple[float, float] | str:
         """The seconds of a run as it is, and where denormal numbers count as zero; or a reason."""

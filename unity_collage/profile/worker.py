@@ -127,18 +127,22 @@ class LoadedPrograms:
         return found[0] if len(found) == 1 else _summed(found)
 
     def _first_call(self, name: str, inputs: str, results: str) -> dict[str, Any]:
-        """The seconds of the first call with these inputs, and the median of later ones.
-
-        Its results are written to ``results``, as float64.
-        """
-        program = self._programs[name]
-        with np.load(inputs) as stored:
-            run = partial(program, *(stored[key] for key in stored.files))
+        """The seconds of the first call with these inputs; its results are written to ``results``, as float64."""
+        run = self._with_inputs(name, inputs)
         begun = time.perf_counter()
         found = run()
-        first = time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
         np.savez(results, *(tensor.numpy().astype(np.float64) for tensor in _flat(found)))
-        return {"first": first, "later": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
+        return {"seconds": seconds}
+
+    def _later_calls(self, name: str, inputs: str) -> dict[str, Any]:
+        """The median seconds of calls with these inputs."""
+        run = self._with_inputs(name, inputs)
+        return {"seconds": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
+
+    def _with_inputs(self, name: str, inputs: str) -> Callable[[], Any]:
+        with np.load(inputs) as stored:
+            return partial(self._programs[name], *(stored[key] for key in stored.files))
 
     def _denormals(self, name: str) -> dict[str, Any]:
         """The median seconds of a run as it is, and where denormal numbers count as zero; in turns."""
