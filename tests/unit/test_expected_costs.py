@@ -35,7 +35,7 @@ class Late(FixedCost):
     late: str = "tanh"
     """No kernel with this operator is measured."""
     refused: tuple[str, ...] = ()
-    """Backends that refuse what there is no time for."""
+    """Backends that refuse that operator."""
     bound: float = BOUND
     asked: list[str] = field(default_factory=list)
 

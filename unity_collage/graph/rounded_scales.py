@@ -40,7 +40,7 @@ _PASSED_ON = _SCALING | {
 _BASE, _NOT_ROUND = 16.0, 1.25
 """A rounded number is this factor times a power of this base, so 0.31 to 5 times the true one.
 
-With the factor it is no power of two, by which kernels could multiply in another way.
+The factor keeps it from a power of two, by which a compiler may multiply faster.
 """
 
 _LEAST, _MOST = 1e-30, 1e4
