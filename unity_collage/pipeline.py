@@ -29,6 +29,7 @@ from .passes.estimate_costs import EstimateCosts
 from .passes.estimate_needed_costs import EstimateNeededCosts
 from .passes.expand_transposed import ExpandTransposed
 from .passes.fuse_remaining import FuseRemaining
+from .passes.multiply_bytes import MultiplyBytes
 from .passes.offer_layouts import OfferLayouts
 from .passes.offer_merged import OfferMerged
 from .passes.offload_byoc import OffloadBYOC
@@ -101,6 +102,7 @@ class Pipeline:
             backends=self.backends, specs=self.specs, without=self.without, tf32=self.precision == TF32
         )
         return [
+            MultiplyBytes(self.backends),
             Prepare(),
             StackProducts(),
             ExpandTransposed(),

@@ -52,6 +52,9 @@ class Backend:
     widens_bytes: bool = False
     """Whether its own schedules multiply bytes as wider integers, at most two products in 32 bits: lower bounds count
     on no more. A tuned schedule may do better."""
+    multiplies_bytes: Callable[[Target], bool] = lambda _target: False
+    """Whether its products of bytes are exact and faster than those of floats on a target. If a backend's are, products
+    of dequantised values are computed so (:mod:`unity_collage.passes.multiply_bytes`)."""
     why_inexact: Callable[[Sequence[relax.Call]], str | None] = lambda _calls: None
     """Why one kernel of these calls gives other last bits than the operators' own formulas in the type of the values,
     or None. It is called for values that are rounded to integers or compared later

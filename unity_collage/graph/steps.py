@@ -18,10 +18,12 @@ _STEPS = frozenset(
     f"relax.{name}"
     for name in (
         "bucketize", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal", "less",
-        "less_equal", "mod", "not_equal", "quantize", "round", "sign", "trunc",
+        "less_equal", "mod", "not_equal", "round", "sign", "trunc",
     )
 )  # fmt: skip
-"""Operators with a result that may jump if an operand changes by a bit, apart from conversions to integers."""
+"""Operators with a result that may jump if an operand changes by a bit, apart from conversions to integers.
+
+``quantize`` is not among them: its results are measurements, a step apart, not indexes or decisions."""
 
 _KEEPING = frozenset(
     f"relax.{name}"

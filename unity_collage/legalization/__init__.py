@@ -1,5 +1,5 @@
 """How operators become TVM's kernels where TVM's own legalization is wrong or fails: negative indexes, NaN and
-infinity, norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16.
+infinity, norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16, quantising.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts on CPUs, which TVM
 legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tvm
 from tvm import ir, relax
 
-from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places
+from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places, quantization
 from .sorting import SORTS
 
 LEGALIZATIONS = {
@@ -22,6 +22,7 @@ LEGALIZATIONS = {
     **booleans.LEGALIZATIONS,
     **half.LEGALIZATIONS,
     **hyperbolic.LEGALIZATIONS,
+    **quantization.LEGALIZATIONS,
 }
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 

@@ -4,7 +4,8 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Most can have a bias and
           post-operations in the same kernel, and read and write layout changes of operands and results through strides.
           float32; bfloat16 where ``limits`` and ``narrow`` allow it. bfloat16 is widened while it is read, and results
-          are rounded while they are stored. Products of bytes with sums of 32 bits (``whole_numbers``).
+          are rounded while they are stored. Products and convolutions of bytes with sums of 32 bits (``whole_numbers``),
+          which may be quantised while they are stored (``quantising``).
 Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and what oneDNN
           computes only with a slow reference kernel (``limits``).
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
@@ -27,6 +28,7 @@ from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, st
 from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
 from .narrow import has_narrow, only_wide
+from .quantising import DEQUANTIZE
 from .whole_numbers import has_products_of_bytes, without_bytes
 
 _CHAINS = PrimitiveChain(
@@ -37,7 +39,7 @@ _CHAINS = PrimitiveChain(
     absorbed_input=absorbed_input,
     absorbed_output=absorbed_output,
     why_partial=why_partial,
-    always_absorbed=frozenset({CAST}),
+    always_absorbed=frozenset({CAST, DEQUANTIZE}),
 )
 
 
@@ -69,6 +71,7 @@ ONEDNN = Backend(
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,
+    multiplies_bytes=has_products_of_bytes,
     why_inexact=why_inexact,
-    version=3,
+    version=4,
 )

@@ -7,6 +7,7 @@ from tvm import relax
 from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, shape_of, static_shape
 from .limits import why_not_operand
+from .whole_numbers import BYTES, SUMS
 from .windows import Window, by_letters, window_of
 
 
@@ -25,7 +26,8 @@ def _step(call: relax.Call, primitive: str, channels: str) -> NativeStep | str:
     reason = why_not_operand(primitive, "data", data) or why_not_operand(primitive, "weights", kernel)
     if reason is not None:
         return reason
-    if shape_of(call) is None or dtype_of(call) not in (dtype_of(data), "float32"):
+    allowed = (SUMS,) if dtype_of(data) in BYTES else (dtype_of(data), "float32")
+    if shape_of(call) is None or dtype_of(call) not in allowed:
         return f"the result is {dtype_of(call)} or has no static shape"
     attrs, rank = attrs_of(call), len(static_shape(data))
     source = by_letters(data, attrs.data_layout, "NC", rank)

@@ -20,7 +20,7 @@ _LONG_SUM = 128
 shapes with more channels, see :func:`_transposed`."""
 
 TYPES: dict[str, frozenset[str]] = {
-    "convolution": FLOATS,
+    "convolution": FLOATS | BYTES,
     "deconvolution": FLOAT32,
     "matmul": FLOATS | BYTES,
     "pooling": FLOATS,
@@ -68,7 +68,7 @@ def _product_types(step: NativeStep) -> str | None:
         view.dtype for view in (_view(step, "src"), _view(step, "weights"), step.result)
     )
     if source in BYTES:
-        right = weights == WEIGHTS and result in (SUMS, "float32")
+        right = weights == WEIGHTS and result in BYTES | {SUMS, "float32"}
         return None if right else f"src is {source}, weights are {weights}, the result {result}"
     if source != weights:
         return f"src is {source}, weights are {weights}"

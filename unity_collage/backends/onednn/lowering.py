@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from ...graph.free_sizes import for_all_sizes
-from ..native.absorb import RESHAPES, read_through, write_through
+from ..native.absorb import CAST, LAYOUT_CHANGES, RESHAPES, read_through, write_through
 from ..native.casts import is_cast
 from ..native.lowering import Tables, lower_functions
 from ..native.program import NativeStep
@@ -23,6 +23,7 @@ from . import (
     normalization,
     pooling,
     post_ops,
+    quantising,
     reduction,
     resize,
     shape,
@@ -62,12 +63,18 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, which reads its result as ``args[operand]``, as bias, post-operation or cast, or the
     reason.
     """
+    if op_name(call) == quantising.QUANTIZE and operand == 0:
+        return _checked(quantising.write_quantized(step, call))
     return _checked(casts.write_cast(step, call) if is_cast(call) else post_ops.fused(step, call, operand))
 
 
 @for_all_sizes
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
-    """The step that reads the operand of ``producer``, a layout change or a cast, instead of ``value``, or why not."""
+    """The step that reads the operand of ``producer``, a layout change, a cast or a dequantisation, instead of ``value``,
+    or why not.
+    """
+    if isinstance(producer, relax.Call) and op_name(producer) == quantising.DEQUANTIZE:
+        return _checked(quantising.read_quantized(step, value, producer))
     return _checked(
         casts.read_widened(step, value, producer)
         if is_cast(producer)
@@ -115,7 +122,14 @@ def _copy(value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
 
 
 _TABLES = Tables(
-    step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn, why_partial=why_partial
+    step,
+    fused,
+    absorbed_input,
+    absorbed_output,
+    copy=_copy,
+    region=lrn,
+    why_partial=why_partial,
+    read_in_place=LAYOUT_CHANGES | {CAST, quantising.DEQUANTIZE},
 )
 _COMPLETE_TABLES = replace(
     _TABLES,

@@ -59,7 +59,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     if isinstance(functions, str) and op_name(call) in ALGORITHMS:
         grown = _with_operand(step, call, operand)
     else:
-        grown = functions if isinstance(functions, str) else _with_functions(step, functions)
+        grown = functions if isinstance(functions, str) else with_functions(step, functions)
     if isinstance(grown, str):
         return grown
     if len(grown.post_ops) > MOST:
@@ -76,8 +76,8 @@ def why_not_operands(step: NativeStep) -> str | None:
     return None
 
 
-def _with_functions(step: NativeStep, functions: tuple[PostOp, ...]) -> NativeStep | str:
-    """The step with ``functions`` appended; two linear functions in a row become one."""
+def with_functions(step: NativeStep, functions: tuple[PostOp, ...]) -> NativeStep | str:
+    """The step with ``functions`` appended, or the reason why not; two linear functions in a row become one."""
     allowed = ACCEPTS[step.primitive].eltwise
     for function in functions:
         if allowed is not None and function.algorithm not in allowed:

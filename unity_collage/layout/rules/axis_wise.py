@@ -31,7 +31,7 @@ def _followed(block: Block, call: relax.Call) -> tuple[Tensor, Layout] | None:
 def keeping(*names: str) -> Callable[[Block, relax.Call], Value | WhyNot | None]:
     """The rule of operators that keep the shape and name their axes in the attributes ``names``.
 
-    Further operands (scales, shifts, slopes) are vectors along the one axis, and further results too.
+    Further operands (scales, shifts, slopes) are vectors along the one axis or single numbers, and further results too.
     """
 
     def rule(block: Block, call: relax.Call) -> Value | WhyNot | None:
@@ -42,7 +42,7 @@ def keeping(*names: str) -> Callable[[Block, relax.Call], Value | WhyNot | None]
         attrs = {name: _mapped(call, name, layout) for name in names}
         if None in attrs.values():
             return WhyNot(f"{op_name(call)} does not name its axes")
-        if len(call.args) > 1 and not _is_vector(block, call.args[1]):
+        if len(call.args) > 1 and not all(_is_vector(block, arg) for arg in call.args[1:]):
             return WhyNot(f"the second operand of {op_name(call)} is not a vector along one axis")
         args = [block.form(x, layout), *(block.operand(arg) for arg in call.args[1:])]
         new = changed(call, args, **attrs)
@@ -65,7 +65,7 @@ def _mapped(call: relax.Call, name: str, layout: Layout) -> int | list[int] | No
 
 def _is_vector(block: Block, arg: relax.Expr) -> bool:
     operand = block.tensor(arg)
-    return operand is not None and operand.rank == 1
+    return operand is not None and operand.rank <= 1
 
 
 def reduction(block: Block, call: relax.Call) -> Value | WhyNot | None:
@@ -120,6 +120,8 @@ RULES = dict.fromkeys(_REDUCTIONS.split(), reduction) | {
     "nn.rms_norm": keeping("axes"),
     "nn.group_norm": keeping("channel_axis", "axes"),
     "nn.instance_norm": keeping("channel_axis", "axes"),
+    "quantize": keeping("axis"),
+    "dequantize": keeping("axis"),
     "cumsum": keeping("axis"),
     "cumprod": keeping("axis"),
     "flip": keeping("axis"),

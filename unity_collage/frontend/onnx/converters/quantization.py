@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from ..arrays import DTYPES, dtype_of, numpy_dtype
+from ..arrays import DTYPES, numpy_dtype
+from ..arrays import dtype_of as dtype_of_onnx
 from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
+from ..values import Dim
 from .pointwise import number, pointwise, select
-from .precise import is_narrow
+from .precise import dtype_of, is_narrow
 from .runtime_shapes import simple
 
 _PACKED = ("int2", "uint2", "int4", "uint4")
@@ -39,6 +41,8 @@ def quantized(
     precision: str = "float32",
 ) -> relax.Expr:
     """saturate(round(x / scale) + zero): half to even; the quotient has the type ``precision``."""
+    if not block and not is_narrow(precision) and dtype_of(x) == dtype_of(scale) == "float32":
+        return relax.op.quantize(x, *_parameters(node, scale, zero, dtype), axis, dtype)
 
     def kernel(x: te.Tensor, scale: te.Tensor, *zero: te.Tensor) -> te.Tensor:
         def element(*place: ir.Expr) -> ir.Expr:
@@ -74,6 +78,8 @@ def dequantized(
     block: int = 0,
 ) -> relax.Expr:
     """(x - zero) * scale, computed in float32."""
+    if not block and dtype in ("float32", "float16") and dtype_of(scale) in ("float32", "float16"):
+        return relax.op.dequantize(x, *_parameters(node, scale, zero, dtype_of(x)), axis, dtype)
 
     def kernel(x: te.Tensor, scale: te.Tensor, *zero: te.Tensor) -> te.Tensor:
         def element(*place: ir.Expr) -> ir.Expr:
@@ -86,6 +92,18 @@ def dequantized(
         return te.compute(x.shape, element, name="dequantize")
 
     return node.builder.call_te(kernel, x, scale, *_given(zero), primfunc_name_hint="dequantize")
+
+
+def _parameters(
+    node: OnnxNode, scale: relax.Expr, zero: relax.Expr | None, dtype: str
+) -> list[relax.Expr]:
+    """A scale and a zero point as the operators of Relax take them: of no axes where they have one element."""
+    given = [scale, node.constant(0, dtype) if zero is None else zero]
+    return [node.reshaped(each, []) if node.dims(each) and _is_one(node.dims(each)) else each for each in given]
+
+
+def _is_one(dims: Sequence[Dim]) -> bool:
+    return all(isinstance(size, int) and size == 1 for size in dims)
 
 
 def _given(zero: relax.Expr | None) -> Sequence[relax.Expr]:
@@ -105,7 +123,7 @@ def _parameter(tensor: te.Tensor, place: Sequence[ir.Expr], axis: int, block: in
 def _granularity(node: OnnxNode) -> tuple[int, int]:
     """The axis and the size of blocks, which is 0 where there are none; checks the scale's shape."""
     scale, rank = node.shape(1), node.rank(0)
-    if all(isinstance(size, int) and size == 1 for size in scale):
+    if _is_one(scale):
         return 0, 0
     axis, block = node.axis(node.attribute("axis", 1)), node.attribute("block_size", 0)
     if len(scale) != (rank if block else 1):
@@ -122,16 +140,16 @@ def _granularity(node: OnnxNode) -> tuple[int, int]:
 
 
 def _quantize_linear(node: OnnxNode) -> Converted:
-    given = dtype_of(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else "uint8"
+    given = dtype_of_onnx(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else "uint8"
     dtype = node.dtype(2) if node.has(2) else given
     if dtype not in DTYPES or np.dtype(numpy_dtype(dtype)).itemsize > 2:
         node.refuse(f"quantising to {dtype} is not supported")
-    precision = dtype_of(node.attribute("precision")) if node.attribute("precision", 0) else node.dtype(1)
+    precision = dtype_of_onnx(node.attribute("precision")) if node.attribute("precision", 0) else node.dtype(1)
     return quantized(node, node[0], node[1], node.optional(2), dtype, *_granularity(node), precision)
 
 
 def _dequantize_linear(node: OnnxNode) -> Converted:
-    dtype = dtype_of(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else node.dtype(1)
+    dtype = dtype_of_onnx(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else node.dtype(1)
     zero = integers(node, 2) if node.has(2) else None
     if "float" in node.dtype(0):
         node.refuse(f"tensors of {node.dtype(0)} are not dequantised")

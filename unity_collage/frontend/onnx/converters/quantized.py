@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from tvm import ir, relax
+from tvm import relax
 
 from ..node import Converted, OnnxNode
 from ..values import Value
 from .convolution import convolution
 from .pointwise import pointwise
-from .quantization import dynamically_quantized, integers, saturated
+from .quantization import dynamically_quantized, integers, quantized
 
 
 def shifted(node: OnnxNode, position: int, zero: int, shape: Sequence[int] | None = None) -> relax.Expr:
@@ -54,12 +54,8 @@ def requantized(
 ) -> relax.Expr:
     """saturate(round(total * scale) + zero)."""
 
-    def element(total: ir.Expr, scale: ir.Expr, *zero: ir.Expr) -> ir.Expr:
-        shift = zero[0].astype("float32") if zero else None
-        return saturated(total.astype("float32") * scale, shift, dtype)
-
-    points = () if zero is None else (zero,)
-    return pointwise(node, "requantize", element, total, scale, *points)
+    real = node.emit(relax.op.multiply(node.cast(total, "float32"), scale))
+    return quantized(node, real, node.constant(1, "float32"), zero, dtype)
 
 
 def shifted_product(node: OnnxNode, left: int, left_zero: int, right: int, right_zero: int) -> relax.Expr:
