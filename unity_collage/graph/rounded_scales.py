@@ -26,6 +26,9 @@ _structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMembe
 
 _SCALING = frozenset({"relax.multiply", "relax.divide"})
 _CAST = "relax.astype"
+_DEQUANTIZE = "relax.dequantize"
+_QUANTISING = frozenset({"relax.quantize", _DEQUANTIZE})
+_ZERO_POINT = 3
 _PASSED_ON = _SCALING | {
     _CAST,
     "relax.add",
@@ -51,7 +54,7 @@ def with_rounded_scales(func: relax.Function) -> relax.Function:
     """``func`` with the same bindings, in which scales of quantised values and of single numbers are rounded.
 
     These are constants of one element by which such a value is multiplied or divided, and numbers that a PrimFunc
-    takes.
+    takes; also the scale and zero point of a tensor that is quantised or dequantised.
     """
     changed = dict(_rescaled(func))
     if not changed:
@@ -79,7 +82,11 @@ def _rescaled(func: relax.Function) -> Iterator[tuple[relax.Call, relax.Call]]:
             if not isinstance(call, relax.Call):
                 continue
             name = op_name(call)
-            if name == CALL_TIR:
+            if name in _QUANTISING:
+                args = [call.args[0], _rounded(call.args[1]), _rounded_zero_point(call.args[2])]
+                if name == _DEQUANTIZE:
+                    quantised.add(binding.var)
+            elif name == CALL_TIR:
                 args = [_rounded_fields(call.args[1]) if i == 1 else arg for i, arg in enumerate(call.args)]
             else:
                 is_scaled = any(
@@ -112,6 +119,14 @@ def _rounded(expr: relax.Expr) -> relax.Expr:
     before = expr.value.numpy()
     after = np.full_like(before, rounded(float(before.reshape(-1)[0])))
     return expr if (after == before).all() else relax.const(after, dtype_of(expr))
+
+
+def _rounded_zero_point(expr: relax.Expr) -> relax.Expr:
+    """A constant of one integer: 0, or one number for all others; any other expression as it is."""
+    if not isinstance(expr, ir.GenericConst) or not _has_one_element(expr):
+        return expr
+    before = expr.value.numpy()
+    return relax.const(np.full_like(before, _ZERO_POINT), dtype_of(expr)) if before.any() else expr
 
 
 def _has_one_element(expr: relax.Expr) -> bool:
