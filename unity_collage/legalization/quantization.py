@@ -76,15 +76,14 @@ def _parameter(value: te.Tensor | ir.Expr, axis: int, rank: int) -> _Parameter:
 
 
 def _saturated(value: ir.Expr, dtype: str) -> ir.Expr:
-    """``value`` within the range of ``dtype``; NaN gives the lowest number.
+    """``value`` within the range of ``dtype``, named once: a chain of these is fused, and would grow to a power of two.
 
-    Selections repeat ``value``, within limits that schedules have. TVM's vectoriser fails for maxima and minima
-    around formulas that bind variables, such as that of sigmoid.
+    NaN gives the lowest number: both bounds keep it, and x86 converts it to the lowest number of 32 bits.
     """
     limits = np.iinfo(dtype)
-    low, high = (tirx.const(float(limit), _WIDE) for limit in (limits.min, limits.max))
-    above = tirx.Select(value > low, value, low)
-    return tirx.Select(above < high, above, high).astype("int32").astype(dtype)
+    low, high = int(limits.min), int(limits.max)
+    bounded = tirx.max(tirx.const(low, _WIDE), tirx.min(tirx.const(high, _WIDE), value))
+    return tirx.max(bounded.astype("int32"), tirx.const(low, "int32")).astype(dtype)
 
 
 LEGALIZATIONS: dict[str, Legalization] = {"relax.quantize": quantize, "relax.dequantize": dequantize}

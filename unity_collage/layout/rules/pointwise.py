@@ -67,4 +67,18 @@ def broadcast_to(block: Block, call: relax.Call) -> Value | WhyNot | None:
     return block.result(changed(call, [block.aligned(x, layout), shape]), layout)
 
 
-RULES = dict.fromkeys((_UNARY + " " + _BROADCAST).split(), elementwise) | {"broadcast_to": broadcast_to}
+def take(block: Block, call: relax.Call) -> Value | WhyNot | None:
+    """A look into a table of one axis, in the layout of the indexes."""
+    table, places = (block.tensor(arg) for arg in call.args)
+    if table is None or table.rank != 1 or places is None:
+        return None
+    layout = block.cheapest([places], places.rank)
+    if layout == plain(places.rank):
+        return None
+    return block.result(changed(call, [block.operand(call.args[0]), block.form(places, layout)]), layout)
+
+
+RULES = dict.fromkeys((_UNARY + " " + _BROADCAST).split(), elementwise) | {
+    "broadcast_to": broadcast_to,
+    "take": take,
+}
