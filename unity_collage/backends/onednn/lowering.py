@@ -65,6 +65,8 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """
     if op_name(call) == quantising.QUANTIZE and operand == 0:
         return _checked(quantising.write_quantized(step, call))
+    if op_name(call) == quantising.DEQUANTIZE and operand == 0:
+        return _checked(quantising.widened_again(step, call))
     return _checked(casts.write_cast(step, call) if is_cast(call) else post_ops.fused(step, call, operand))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from tvm import relax
 
 from ..native.program import NativeStep, PostOp
@@ -31,6 +32,23 @@ def write_quantized(step: NativeStep, call: relax.Call) -> NativeStep | str:
     if isinstance(grown, str):
         return grown
     return grown.with_result(replace(grown.result, buffer=call, dtype=dtype_of(call)))
+
+
+def widened_again(step: NativeStep, call: relax.Call) -> NativeStep | str:
+    """The step that rounds its result to bytes, and goes on with the floats for which they stand, or the reason why not.
+
+    Exporters write a quantised sum so: the result of a convolution is quantised, and dequantised to be added.
+    """
+    numbers = _scalars(call)
+    if step.result.dtype not in BYTES or dtype_of(call) != "float32" or numbers is None:
+        return f"{step.result.dtype} is dequantised to {dtype_of(call)}, or not by one known scale and zero point"
+    scale, zero = numbers
+    limits = np.iinfo(step.result.dtype)
+    rounded = (eltwise.apply("round"), eltwise.apply("clip_v2", float(limits.min), float(limits.max)))
+    grown = post_ops.with_functions(step, (*rounded, eltwise.linear(scale, -zero * scale)))
+    if isinstance(grown, str):
+        return grown
+    return grown.with_result(replace(grown.result, buffer=call, dtype="float32"))
 
 
 def read_quantized(step: NativeStep, value: relax.Expr, call: relax.Call) -> NativeStep | str:
