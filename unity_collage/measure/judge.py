@@ -16,6 +16,7 @@ from ..database.rows import FailureKind
 from ..graph.calls import op_name, operators
 from ..graph.extract import prim_funcs_of
 from ..graph.shapes import dtype_of
+from ..reference.quantization import ties_moved
 from .compare import Outputs, elected, why_wrong
 from .inputs import edge_inputs, random_inputs
 from .kernels import unscheduled_outputs
@@ -43,7 +44,8 @@ class Trial:
     inputs: list[np.ndarray]
     expected: list[np.ndarray] | None
     slack: list[np.ndarray] | None = None
-    """How much each output changes if no operator rounds to a narrow type: kernels may keep inner values in float32."""
+    """How much each output changes if no operator rounds to a narrow type, since kernels may keep inner values in float32,
+    or if what is quantised is off by a rounding error."""
 
 
 def trials(func: relax.Function) -> list[Trial]:
@@ -56,6 +58,8 @@ def trials(func: relax.Function) -> list[Trial]:
 def trial_of(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
     """A trial with these inputs and the outputs that numpy computes."""
     expected = _expected(func, arrays)
+    if expected is not None and "relax.quantize" in operators(func):
+        return Trial(arrays, expected, _steps_apart(func, arrays, expected))
     if expected is None or not _magnifies_rounding(func):
         return Trial(arrays, expected)
     wide = _expected(func, arrays, rounds=False)
@@ -63,6 +67,24 @@ def trial_of(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
     with np.errstate(invalid="ignore"):  # infinity less infinity
         apart = [np.abs(a.astype(np.float64) - b) for a, b in zip(expected, wide, strict=True)]
     return Trial(arrays, expected, [np.nan_to_num(each, posinf=0.0) for each in apart])
+
+
+def _steps_apart(
+    func: relax.Function, arrays: list[np.ndarray], expected: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """How much each output changes where a quantised number is nearly half a step from two integers."""
+    slack = [np.zeros(each.shape) for each in expected]
+    for direction in (-1.0, 1.0):
+        with ties_moved(direction):
+            moved = _expected(func, arrays)
+        assert moved is not None
+        with np.errstate(invalid="ignore"):
+            apart = [
+                np.abs(a.astype(np.float64) - b.astype(np.float64))
+                for a, b in zip(moved, expected, strict=True)
+            ]
+        slack = [np.maximum(s, np.nan_to_num(a, posinf=0.0)) for s, a in zip(slack, apart, strict=True)]
+    return slack
 
 
 _STEEP = frozenset({"relax.nn.softmax", "relax.nn.log_softmax", "relax.exp", "relax.power"})
