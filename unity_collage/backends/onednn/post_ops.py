@@ -13,6 +13,7 @@ from ..native.views import broadcast, is_channels_first, is_channels_last, remap
 from . import eltwise
 from .binary import ALGORITHMS
 from .limits import why_not_operand
+from .whole_numbers import BYTES
 
 MOST = 32
 """oneDNN's limit of post-operations."""
@@ -104,7 +105,9 @@ def _with_operand(step: NativeStep, call: relax.Call, operand: int) -> NativeSte
         return view
     algorithm = ALGORITHMS[op_name(call)]
     if algorithm.name == "add" and _is_bias(step, view):
-        return step.with_arg("bias", _bias(step, view))
+        return step.with_arg("bias", view if step.primitive == "matmul" else _vector(step, view))
+    if algorithm.name == "mul" and _is_weights_scale(step, view):
+        return step.with_arg("weights_scale", _vector(step, view))
     post = PostOp("binary", algorithm.name if operand == 0 else algorithm.swapped, arg=view)
     grown = step.then(post, *(algorithm.undo if operand == 1 else ()))
     return why_not_operands(grown) or grown
@@ -122,19 +125,34 @@ def _operand_view(step: NativeStep, call: relax.Call, other: relax.Expr) -> View
 
 
 def _is_bias(step: NativeStep, view: View) -> bool:
-    axis = len(view.dims) - 1 if step.primitive == "matmul" else 1
-    one_a_channel = all(
-        have == (want if k == axis else 1)
-        for k, (have, want) in enumerate(zip(view.dims, step.result.dims, strict=True))
-    )
     free = ACCEPTS[step.primitive].bias and step.arg("bias") is None and not step.post_ops
-    return free and one_a_channel
+    return free and _is_one_a_channel(step, view)
 
 
-def _bias(step: NativeStep, view: View) -> View:
-    if step.primitive == "matmul":
-        return view
-    return replace(view, dims=view.dims[1:2], strides=view.strides[1:2])
+def _is_weights_scale(step: NativeStep, view: View) -> bool:
+    """Whether an operand is one factor for each channel of a product of bytes, which oneDNN applies to the sums."""
+    source = step.arg("src")
+    free = step.arg("weights_scale") is None and step.arg("bias") is None and not step.post_ops
+    of_bytes = source is not None and source.dtype in BYTES and step.primitive in ("convolution", "matmul")
+    return free and of_bytes and view.dtype == "float32" and _is_one_a_channel(step, view)
+
+
+def _is_one_a_channel(step: NativeStep, view: View) -> bool:
+    channels = _channels(step)
+    return all(
+        have == (want if axis == channels else 1)
+        for axis, (have, want) in enumerate(zip(view.dims, step.result.dims, strict=True))
+    )
+
+
+def _channels(step: NativeStep) -> int:
+    return len(step.result.dims) - 1 if step.primitive == "matmul" else 1
+
+
+def _vector(step: NativeStep, view: View) -> View:
+    """One number a channel, without the other axes."""
+    channels = _channels(step)
+    return replace(view, dims=(view.dims[channels],), strides=(view.strides[channels],))
 
 
 def _forms(view: View, step: NativeStep) -> frozenset[str]:

@@ -28,7 +28,8 @@ def write_quantized(step: NativeStep, call: relax.Call) -> NativeStep | str:
     if step.result.dtype != "float32" or dtype_of(call) not in BYTES or numbers is None:
         return f"{step.result.dtype} is quantised to {dtype_of(call)}, or not by one known scale and zero point"
     scale, zero = numbers
-    grown = post_ops.with_functions(step, (eltwise.linear(1.0 / scale, zero),))
+    moved = () if (scale, zero) == (1.0, 0.0) else (eltwise.linear(1.0 / scale, zero),)
+    grown = post_ops.with_functions(step, moved)
     if isinstance(grown, str):
         return grown
     return grown.with_result(replace(grown.result, buffer=call, dtype=dtype_of(call)))

@@ -35,16 +35,26 @@ void Append(const PostOp& op, dnnl_post_ops_t list) {
   TVM_FFI_THROW(ValueError) << "unknown post-op '" << op.kind << "'";
 }
 
+// The axes of the weights that are output channels, as bits.
+int ChannelMask(const Step& step) {
+  const size_t rank = step.args.at("weights").dims.size();
+  if (step.primitive == "matmul") return 1 << (rank - 1);
+  const bool is_grouped = rank > step.args.at("src").dims.size();
+  return is_grouped ? 0b11 : 0b1;
+}
+
 }  // namespace
 
-PrimitiveAttr MakeAttribute(const std::vector<PostOp>& post_ops) {
+PrimitiveAttr MakeAttribute(const Step& step) {
   dnnl_primitive_attr_t raw = nullptr;
   Check(dnnl_primitive_attr_create(&raw));
   PrimitiveAttr attribute(raw);
   Check(dnnl_primitive_attr_set_scratchpad_mode(raw, dnnl_scratchpad_mode_user));
   const PostOpList list = NewPostOps();
-  for (const PostOp& op : post_ops) Append(op, list.get());
+  for (const PostOp& op : step.post_ops) Append(op, list.get());
   Check(dnnl_primitive_attr_set_post_ops(raw, list.get()));
+  if (step.args.count(kWeightsScale))
+    Check(dnnl_primitive_attr_set_scales_mask(raw, DNNL_ARG_WEIGHTS, ChannelMask(step)));
   return attribute;
 }
 

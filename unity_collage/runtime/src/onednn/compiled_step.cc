@@ -53,7 +53,7 @@ std::string ImplementationName(const_dnnl_primitive_desc_t made) {
 }  // namespace
 
 CompiledStep CompileStep(const Program& program, const Step& step, const std::byte* constants) {
-  const PrimitiveAttr attribute = MakeAttribute(step.post_ops);
+  const PrimitiveAttr attribute = MakeAttribute(step);
   const PrimitiveDesc made = Describe(step, DescribeArguments(program, step), attribute.get());
   return CompiledStep{MakePrimitive(made.get()), MakeArguments(program, step, constants, made.get()),
                       CopyDesc(dnnl_primitive_desc_query_md(made.get(), dnnl_query_scratchpad_md, 0)),
