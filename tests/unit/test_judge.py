@@ -15,7 +15,7 @@ from unity_collage.annotations import LIFTED
 from unity_collage.database.rows import FailureKind
 from unity_collage.measure.compare import elected, why_wrong
 from unity_collage.measure.inputs import edge_inputs, random_inputs
-from unity_collage.measure.judge import TRUSTED, Trial, outvoted, trials, why_not_expected
+from unity_collage.measure.judge import TRUSTED, Trial, outvoted, trial_of, trials, why_not_expected
 from unity_collage.measure.tolerance import tolerances
 
 RIGHT = [np.array([1.0, 2.0], "float32")]
@@ -167,3 +167,22 @@ def test_without_an_exponential_of_rounded_values_there_is_no_slack() -> None:
     wide = function(attention, *[(8, 8)] * 3)
     for func in (product, softmax, wide):
         assert [trial.slack for trial in trials(func.with_attr(LIFTED, 0))] == [None, None]
+
+
+def test_what_is_quantised_may_be_a_step_off_at_ties_alone() -> None:
+    def body(x: relax.Var) -> relax.Expr:
+        return R.quantize(x, R.const(1.0, "float32"), R.const(np.uint8(3)), out_dtype="uint8")
+
+    func = function(body, (4,)).with_attr(LIFTED, 0)
+    trial = trial_of(func, [np.array([10.49999, 10.6, 20.5, 300.0], "float32")])
+    assert trial.expected is not None
+    (right,) = trial.expected
+    assert list(right) == [13, 14, 23, 255]
+    for moved, is_right in (
+        ([1, 0, 1, 0], True),
+        ([0, -1, 0, 0], False),
+        ([0, 0, 0, -1], False),
+        ([2, 0, 0, 0], False),
+    ):
+        refusal = why_not_expected(func, trial, [(right + np.array(moved)).astype("uint8")])
+        assert (refusal is None) == is_right

@@ -158,3 +158,16 @@ def test_kernels_with_the_largest_number_of_a_type_have_a_name() -> None:
         return te.create_prim_func([a, te.compute((16,), lambda i: tirx.min(a[i], tirx.max_value(dtype)))])
 
     assert len({kernel_name(kernel(dtype)) for dtype in ("float16", "float32", "float64")}) == 3
+
+
+def test_scales_and_zero_points_of_quantising_are_rounded() -> None:
+    def body(scale: float, zero: int) -> relax.Function:
+        def steps(x: relax.Expr) -> relax.Expr:
+            real = R.dequantize(x, const(scale), relax.const(np.uint8(zero)))
+            return R.quantize(real, const(2 * scale), relax.const(np.uint8(zero)), out_dtype="uint8")
+
+        return with_rounded_scales(function(steps, "uint8"))
+
+    tvm.ir.assert_structural_equal(body(0.03, 121), body(0.031, 17))
+    assert numbers(body(0.03, 0))[1] == 0
+    assert numbers(body(0.03, 121))[1] == numbers(body(0.03, 17))[1] != 0

@@ -6,7 +6,6 @@ TVM's own legalization rounds ties away from zero, and computes with 16-bit scal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from tvm import ir, relax, te, tirx, topi
@@ -61,7 +60,7 @@ def _each(
             x.shape,
             lambda *place: element(x(*place), *(at(place) for at in read)),
             name=name,
-            tag=topi.tag.BROADCAST if tensors else topi.tag.ELEMWISE,
+            tag="broadcast" if tensors else topi.tag.ELEMWISE,
         )
 
     return builder.call_te(kernel, data, *tensors, primfunc_name_hint=name)

@@ -44,8 +44,8 @@ class Trial:
     inputs: list[np.ndarray]
     expected: list[np.ndarray] | None
     slack: list[np.ndarray] | None = None
-    """How much each output changes if no operator rounds to a narrow type, since kernels may keep inner values in float32,
-    or if what is quantised is off by a rounding error."""
+    """How much each output changes if no operator rounds to a narrow type: kernels may keep inner values in float32.
+    Or how much it changes if what is quantised is off by a rounding error."""
 
 
 def trials(func: relax.Function) -> list[Trial]:

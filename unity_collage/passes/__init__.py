@@ -15,6 +15,7 @@ from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .make_variants import MakeVariants
 from .merge_copies import MergeCopies
+from .multiply_bytes import MultiplyBytes
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
@@ -44,6 +45,7 @@ __all__ = [
     "FuseRemaining",
     "MakeVariants",
     "MergeCopies",
+    "MultiplyBytes",
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",

@@ -2,8 +2,8 @@
 
 Reads    any module, before Prepare, which would fold dequantised weights to floats.
 Writes   ``matmul`` and convolutions of bytes with results of int32, and the factor and summand behind them.
-Keeps    types, and numbers up to rounding: sums of bytes are exact. All functions, if no backend in use multiplies bytes on
-         the target; functions that :func:`.prepare.why_left_alone` names a reason for.
+Keeps    types, and numbers up to rounding: sums of bytes are exact. All functions, if no backend in use multiplies
+         bytes on the target; functions that :func:`.prepare.why_left_alone` names a reason for.
 
 ONNX writes a quantised network as ``QuantizeLinear`` and ``DequantizeLinear`` around operators on floats.
 """

@@ -26,6 +26,7 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 * ``reductions``: axes count from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
   ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand;
   ``rms_norm``: ``nn.rms_norm`` with its factor.
+* ``quantised``: bytes are moved, not dequantised and quantised again; a function of one byte is a table.
 * ``attention``, ``split``: a factor of the scores is in the weights, else ``multiply(matmul(q, k), number)``;
   query, key and value are separate products.
 

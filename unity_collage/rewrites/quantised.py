@@ -18,12 +18,11 @@ import numpy as np
 from tvm.relax import TensorType, Var
 
 from .. import reference
-
 from .constants import constant
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, op, op_name, rank_of, static_shape
 from .why_not import WhyNot
-from .windows import CONVOLUTIONS, MAX_POOLS, spatial_axes, window, with_attrs
+from .windows import CONVOLUTIONS, MAX_POOLS, spatial_axes, window, with_operands
 
 BYTES = ("int8", "uint8")
 _DEQUANTIZE = "relax.dequantize"
@@ -61,6 +60,9 @@ def _product(call: Call, scope: Scope) -> Expr | WhyNot | None:
         return WhyNot("the scales, the zero points or the weights are not constant")
     if isinstance(weights, WhyNot):
         return weights
+    limits = np.iinfo(dtype_of(x.args[0]))
+    if not limits.min <= zero <= limits.max:
+        return WhyNot(f"the zero point {zero:.0f} is no {limits.dtype}, as the border of an image has to be")
     channels = _channels(call)
     others = tuple(axis for axis in range(weights.values.ndim) if axis != channels)
     count = math.prod(weights.values.shape[axis] for axis in others)
@@ -127,7 +129,7 @@ def _sums(call: Call, x: Expr, zero: int, weights: np.ndarray) -> Expr:
     if zero and any(widths):
         x = _padded(x, call, widths, zero)
         changes["padding"] = [0] * len(widths)
-    return with_attrs(call, x, weights=known, **changes)
+    return with_operands(call, [x, known], **changes)
 
 
 def _padded(x: Expr, call: Call, widths: list[int], zero: int) -> Expr:
@@ -213,7 +215,7 @@ def _table(call: Call, scope: Scope) -> Expr | WhyNot | None:
     table = _evaluated(call, values, scope)[np.argsort(numbers.astype(np.int64), kind="stable")]
     place = op.astype(leaf, "int32")
     if first:
-        place = op.add(place, constant(np.int32(first)))
+        place = op.add(place, constant(np.asarray(first, np.int32)))
     return op.take(constant(table, dtype_of(call)), place, axis=0, mode="fast")
 
 

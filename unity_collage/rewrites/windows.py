@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm import relax
 
 from ..graph.shapes import ints, tensor_type
@@ -33,12 +35,17 @@ _POOL_FIELDS = (
 )
 
 
-def with_attrs(call: Call, source: Expr, weights: Expr | None = None, **changes: object) -> Expr:
-    """A convolution or pool like ``call`` of ``source``, maybe with other weights, with some attributes changed."""
+def with_attrs(call: Call, source: Expr, **changes: object) -> Expr:
+    """A convolution or pool like ``call`` of ``source``, with some attributes changed."""
+    return with_operands(call, [source, *call.args[1:]], **changes)
+
+
+def with_operands(call: Call, operands: Sequence[Expr], **changes: object) -> Expr:
+    """A convolution or pool like ``call`` of other operands, with some attributes changed."""
     names = _CONVOLUTION_FIELDS if op_name(call) in CONVOLUTIONS else _POOL_FIELDS
     fields = {name: getattr(call.attrs, name) for name in names} | changes
     make = getattr(op.nn, op_name(call).rpartition(".")[2])
-    return make(source, *(call.args[1:] if weights is None else [weights]), **fields)
+    return make(*operands, **fields)
 
 
 def spatial_axes(layout: str) -> list[int] | None:

@@ -36,8 +36,8 @@ def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
 def _wide(step: Any) -> Expr:
     """A step of arithmetic or comparison in bfloat16 -> in float32, and rounded as :func:`_converted` does.
 
-    A product of what binds variables reads variables: TVM's vectoriser visits the operands of a product twice, and takes
-    the second visit, of what the first has changed in place, for another value of the same variable.
+    A product of what binds variables reads variables. TVM's vectoriser visits the operands of a product twice. It takes
+    what the first visit has changed in place for another value of the same variable, and fails.
     """
     if isinstance(step, tirx.Mul) and (nodes(step.a, tirx.Let) or nodes(step.b, tirx.Let)):
         return let(step.a, lambda a: let(step.b, lambda b: a * b))

@@ -91,6 +91,22 @@ def _floor_divide(writer: Writer, call: relax.Call) -> str:
     return writer.node("Floor", writer.node("Div", *writer.operands(call)))
 
 
+def _quantize(writer: Writer, call: relax.Call) -> str:
+    return _quantising(writer, call, "QuantizeLinear", dtype_of(call))
+
+
+def _dequantize(writer: Writer, call: relax.Call) -> str:
+    return _quantising(writer, call, "DequantizeLinear", dtype_of(call.args[0]))
+
+
+def _quantising(writer: Writer, call: relax.Call, name: str, dtype: str) -> str:
+    """ONNX takes a zero point of the quantised type only."""
+    if dtype_of(call.args[2]) != dtype:
+        raise NotExported(f"a zero point is {dtype_of(call.args[2])}, and the quantised values are {dtype}")
+    axis = int(call.attrs.axis) if rank_of(call.args[1]) else 0
+    return writer.node(name, *writer.operands(call), axis=axis)
+
+
 def _rsqrt(writer: Writer, x: str, _dtype: str) -> str:
     return writer.node("Reciprocal", writer.node("Sqrt", x))
 
@@ -149,6 +165,8 @@ HANDLERS: dict[str, Handler] = {
     "isfinite": _of_floats(_isfinite),
     "isinf": _of_floats(_isinf),
     "not_equal": _not_equal,
+    "quantize": _quantize,
+    "dequantize": _dequantize,
     "rsqrt": _of_floats(_rsqrt),
     "square": _of_floats(lambda writer, x, _: writer.node("Mul", x, x)),
     "nn.gelu": _of_floats(_gelu),

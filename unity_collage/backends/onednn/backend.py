@@ -4,8 +4,8 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Most can have a bias and
           post-operations in the same kernel, and read and write layout changes of operands and results through strides.
           float32; bfloat16 where ``limits`` and ``narrow`` allow it. bfloat16 is widened while it is read, and results
-          are rounded while they are stored. Products and convolutions of bytes with sums of 32 bits (``whole_numbers``),
-          which may be quantised while they are stored (``quantising``).
+          are rounded while they are stored. Products and convolutions of bytes with sums of 32 bits
+          (``whole_numbers``), which may be quantised while they are stored (``quantising``).
 Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and what oneDNN
           computes only with a slow reference kernel (``limits``).
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.

@@ -72,8 +72,9 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 @for_all_sizes
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
-    """The step that reads the operand of ``producer``, a layout change, a cast or a dequantisation, instead of ``value``,
-    or why not.
+    """The step that reads the operand of ``producer`` instead of ``value``, or the reason why not.
+
+    ``producer`` is a layout change, a cast or a dequantisation.
     """
     if isinstance(producer, relax.Call) and op_name(producer) == quantising.DEQUANTIZE:
         return _checked(quantising.read_quantized(step, value, producer))

@@ -1,7 +1,7 @@
 """Quantising while a product of bytes is stored, and dequantising while a post-operation reads.
 
-A quotient by the scale is a product with its reciprocal here, and the zero point is added before rounding. So a result may
-be one step off where a quotient is half a step from two integers, or nearly so.
+A quotient by the scale is a product with its reciprocal here, and the zero point is added before rounding. So a result
+may be one step off where a quotient is half a step from two integers, or nearly so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def write_quantized(step: NativeStep, call: relax.Call) -> NativeStep | str:
         return "only products of bytes are quantised while they are stored"
     numbers = _scalars(call)
     if step.result.dtype != "float32" or dtype_of(call) not in BYTES or numbers is None:
-        return f"{step.result.dtype} is quantised to {dtype_of(call)}, or not by one known scale and zero point"
+        return (
+            f"{step.result.dtype} is quantised to {dtype_of(call)}, or not by one known scale and zero point"
+        )
     scale, zero = numbers
     moved = () if (scale, zero) == (1.0, 0.0) else (eltwise.linear(1.0 / scale, zero),)
     grown = post_ops.with_functions(step, moved)
@@ -36,7 +38,7 @@ def write_quantized(step: NativeStep, call: relax.Call) -> NativeStep | str:
 
 
 def widened_again(step: NativeStep, call: relax.Call) -> NativeStep | str:
-    """The step that rounds its result to bytes, and goes on with the floats for which they stand, or the reason why not.
+    """The step that rounds its result to bytes, and goes on with the floats for which they stand, or why not.
 
     Exporters write a quantised sum so: the result of a convolution is quantised, and dequantised to be added.
     """

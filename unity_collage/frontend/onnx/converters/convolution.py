@@ -22,13 +22,13 @@ def _conv(node: OnnxNode) -> Converted:
     return convolution(node)
 
 
-def convolution(node: OnnxNode) -> relax.Expr:
-    """conv(x, w) + b, with the bias in the shape (1, C, 1, ...) that backends fuse."""
+def convolution(node: OnnxNode, border: int = 0) -> relax.Expr:
+    """conv(x, w) + b, with the bias in the shape (1, C, 1, ...) that backends fuse; ``border`` is around the image."""
     axes = _axes(node)
     window = window_of(node, _kernel(node, axes), node.shape(0)[2:])
     image = node[0]
-    if not window.is_static:
-        image, window = padded(node, image, window.before, window.after), window.unpadded()
+    if not window.is_static or border:
+        image, window = padded(node, image, window.before, window.after, border), window.unpadded()
     groups = node.attribute("group", 1)
     options = _options(node, axes, "OI")
     made = _CONVOLUTIONS[axes - 1](
@@ -61,14 +61,22 @@ def _kernel(node: OnnxNode, axes: int) -> list[int]:
 def _options(node: OnnxNode, axes: int, kernel: str) -> dict[str, Any]:
     spatial = _SPATIAL[axes - 1]
     options: dict[str, Any] = {"data_layout": f"NC{spatial}", "kernel_layout": f"{kernel}{spatial}"}
-    return options | ({"out_dtype": "float32"} if is_narrow(node.dtype()) else {})
+    sums = _sum_type(node)
+    return options | ({} if sums == node.dtype() else {"out_dtype": sums})
+
+
+def _sum_type(node: OnnxNode) -> str:
+    """The type in which products of the image's elements are summed."""
+    if node.dtype() in ("int8", "uint8"):
+        return "int32"
+    return "float32" if is_narrow(node.dtype()) else node.dtype()
 
 
 def _finished(node: OnnxNode, made: relax.Expr, axes: int) -> relax.Expr:
     """The convolution plus the bias, in the element type of the image."""
     if node.has(2):
         bias, shape = node.numbers(2), [1, node.shape(2)[0], *[1] * axes]
-        dtype = "float32" if is_narrow(node.dtype()) else node.dtype()
+        dtype = _sum_type(node)
         wide = (
             node.constant(bias.reshape(shape), dtype)  # type: ignore[arg-type]
             if bias is not None

@@ -94,12 +94,12 @@ def dequantized(
     return node.builder.call_te(kernel, x, scale, *_given(zero), primfunc_name_hint="dequantize")
 
 
-def _parameters(
-    node: OnnxNode, scale: relax.Expr, zero: relax.Expr | None, dtype: str
-) -> list[relax.Expr]:
+def _parameters(node: OnnxNode, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> list[relax.Expr]:
     """A scale and a zero point as the operators of Relax take them: of no axes where they have one element."""
     given = [scale, node.constant(0, dtype) if zero is None else zero]
-    return [node.reshaped(each, []) if node.dims(each) and _is_one(node.dims(each)) else each for each in given]
+    return [
+        node.reshaped(each, []) if node.dims(each) and _is_one(node.dims(each)) else each for each in given
+    ]
 
 
 def _is_one(dims: Sequence[Dim]) -> bool:
@@ -144,12 +144,16 @@ def _quantize_linear(node: OnnxNode) -> Converted:
     dtype = node.dtype(2) if node.has(2) else given
     if dtype not in DTYPES or np.dtype(numpy_dtype(dtype)).itemsize > 2:
         node.refuse(f"quantising to {dtype} is not supported")
-    precision = dtype_of_onnx(node.attribute("precision")) if node.attribute("precision", 0) else node.dtype(1)
+    precision = (
+        dtype_of_onnx(node.attribute("precision")) if node.attribute("precision", 0) else node.dtype(1)
+    )
     return quantized(node, node[0], node[1], node.optional(2), dtype, *_granularity(node), precision)
 
 
 def _dequantize_linear(node: OnnxNode) -> Converted:
-    dtype = dtype_of_onnx(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else node.dtype(1)
+    dtype = (
+        dtype_of_onnx(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else node.dtype(1)
+    )
     zero = integers(node, 2) if node.has(2) else None
     if "float" in node.dtype(0):
         node.refuse(f"tensors of {node.dtype(0)} are not dequantised")

@@ -12,6 +12,7 @@ from ..node import Converted, OnnxNode
 from ..values import Value
 from .convolution import convolution
 from .pointwise import pointwise
+from .precise import dtype_of
 from .quantization import dynamically_quantized, integers, quantized
 
 
@@ -63,8 +64,8 @@ def shifted_product(node: OnnxNode, left: int, left_zero: int, right: int, right
 
     A known matrix stays one of bytes if it can. Libraries multiply bytes many times as fast as wider integers.
     """
-    rows, weights = _rows(node, left_zero, left), _as_bytes(node, right, right_zero)
-    if weights is None or node.dtype(left) not in ("int8", "uint8"):
+    rows, weights = _rows(node, left_zero, left), _as_bytes(node, right, right_zero, axis=1)
+    if weights is None or weights.ndim != 2 or node.dtype(left) not in ("int8", "uint8"):
         return node.emit(
             relax.op.matmul(shifted(node, left, left_zero, rows), shifted(node, right, right_zero))
         )
@@ -87,14 +88,14 @@ def product_of_bytes(
     return node.emit(relax.op.subtract(found, moved))
 
 
-def _as_bytes(node: OnnxNode, position: int, zero: int) -> np.ndarray | None:
-    """A known matrix minus its known zero point, if each element is an int8."""
+def _as_bytes(node: OnnxNode, position: int, zero: int, axis: int) -> np.ndarray | None:
+    """Known weights minus their known zero points along ``axis``, if each element is an int8."""
     known = node.numbers(position)
     point = node.numbers(zero) if node.has(zero) else np.zeros((), "int8")
-    if known is None or point is None or known.ndim != 2 or point.size not in (1, known.shape[1]):
+    if known is None or point is None or axis >= known.ndim or point.size not in (1, known.shape[axis]):
         return None
-    point = point.reshape(-1) if point.size > 1 else point.reshape(())
-    moved = known.astype("int32") - point.astype("int32")
+    along = [-1 if each == axis and point.size > 1 else 1 for each in range(known.ndim)]
+    moved = known.astype("int32") - point.astype("int32").reshape(along)
     limits = np.iinfo("int8")
     fits = moved.size and limits.min <= moved.min() and moved.max() <= limits.max
     return moved.astype("int8") if fits else None
@@ -111,25 +112,51 @@ def _qlinear_matmul(node: OnnxNode) -> Converted:
 
 
 def _conv_integer(node: OnnxNode) -> Converted:
-    return _convolved(node, [shifted(node, 0, 2), shifted(node, 1, 3, _first_axis(node, 1))])
+    return _shifted_convolution(node, 0, 2, 1, 3)
 
 
 def _qlinear_conv(node: OnnxNode) -> Converted:
     """(x, its scale and zero point, w, its scale and zero point, the result's scale and zero point, bias)."""
-    operands = [shifted(node, 0, 2), shifted(node, 3, 5, _first_axis(node, 3))]
-    total = node.emit(_convolved(node, [*operands, *([node[8]] if node.has(8) else [])]))
+    total = node.emit(_shifted_convolution(node, 0, 2, 3, 5, 8))
     channels = [1, -1, *[1] * (node.rank(0) - 2)]
     scale = factor(node, [parameter(node, 1), parameter(node, 4, channels)], parameter(node, 6))
     return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
+
+
+def _shifted_convolution(
+    node: OnnxNode, image: int, image_zero: int, weights: int, weights_zero: int, bias: int | None = None
+) -> relax.Expr:
+    """The convolution of two operands, each minus its zero point, with sums of int32; arguments are positions.
+
+    Known weights stay bytes if they can, with an image of bytes and a known zero point: padding is the zero point.
+    """
+    added = [node[bias]] if bias is not None and node.has(bias) else []
+    known, point = (
+        _as_bytes(node, weights, weights_zero, axis=0),
+        node.numbers(image_zero) if node.has(image_zero) else np.zeros((), "int8"),
+    )
+    if known is None or point is None or point.size != 1 or node.dtype(image) not in ("int8", "uint8"):
+        first = _first_axis(node, weights)
+        return _convolved(
+            node, [shifted(node, image, image_zero), shifted(node, weights, weights_zero, first), *added]
+        )
+    zero = int(point.reshape(()))
+    sums = known.sum(tuple(range(1, known.ndim)), dtype=np.int64) * -zero
+    shape = [1, -1, *[1] * (known.ndim - 2)]
+    found = _convolved(node, [integers(node, image), node.constant(known, "int8"), *added], border=zero)
+    if not zero:
+        return found
+    return relax.op.add(node.emit(found), node.constant(sums.reshape(shape), "int32"))
 
 
 def _first_axis(node: OnnxNode, position: int) -> list[int]:
     return [-1, *[1] * (node.rank(position) - 1)]
 
 
-def _convolved(node: OnnxNode, operands: Sequence[relax.Expr]) -> relax.Expr:
-    """The convolution of int32 with the node's attributes; padding is the zero point, which is 0 by now."""
-    return convolution(replace(node, inputs=[Value("int32", expr=operand) for operand in operands]))
+def _convolved(node: OnnxNode, operands: Sequence[relax.Expr], border: int = 0) -> relax.Expr:
+    """The convolution of integers with the node's attributes, with ``border`` around the image."""
+    inputs = [Value(dtype_of(operand), expr=operand) for operand in operands]
+    return convolution(replace(node, inputs=inputs), border)
 
 
 # Operators of com.microsoft
@@ -166,8 +193,8 @@ def _matmul_integer_to_float(node: OnnxNode) -> Converted:
 def _dynamic_quantize_matmul(node: OnnxNode) -> Converted:
     """(A, B, B's scale, B's zero point, bias): A is quantised to uint8 when the program runs."""
     quantised, scale, zero = dynamically_quantized(node, node[0])
-    weights = _as_bytes(node, 1, 3)
-    if weights is None:
+    weights = _as_bytes(node, 1, 3, axis=1)
+    if weights is None or weights.ndim != 2:
         moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
         made = node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3)))
     else:
