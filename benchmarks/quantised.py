@@ -5,10 +5,12 @@
 ONNX Runtime makes each network. ``quantize_dynamic`` makes ``MatMulInteger`` of products with weights, and activations
 are quantised when the program runs. A name that ends in ``/qdq`` is that of a network that ``quantize_static`` makes:
 ``QuantizeLinear`` and ``DequantizeLinear`` are around its operators, with a scale for each channel of the weights; the
-scales of activations are those for the inputs that are timed. *kernels* is a compile without runtimes, *ours* one with
-all that is installed; each has a new database. All run in turns in processes of their own. *float32* is ONNX Runtime
-with the network before it was quantised. A ratio is the time of the other one over that of *ours*; *error* is the largest
-difference of ours from ONNX Runtime with the quantised network, over the range of its result.
+scales of activations are those for the inputs that are timed.
+
+*kernels* is a compile without runtimes, *ours* one with all that is installed; each has a new database. All run in
+turns in processes of their own. *float32* is ONNX Runtime with the network before it was quantised. A ratio is the
+time of the other one over that of *ours*; *error* is the largest difference of ours from ONNX Runtime with the
+quantised network, over the range of its result.
 """
 
 from __future__ import annotations

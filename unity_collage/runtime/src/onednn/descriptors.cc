@@ -74,10 +74,17 @@ const std::map<std::string, Algorithms>& AllAlgorithms() {
 
 const std::map<std::string, int>& Arguments() {
   static const std::map<std::string, int> ids = {
-      {"src", DNNL_ARG_SRC},           {"src0", DNNL_ARG_SRC_0},  {"src1", DNNL_ARG_SRC_1},
-      {"weights", DNNL_ARG_WEIGHTS},   {"bias", DNNL_ARG_BIAS},   {"dst", DNNL_ARG_DST},
-      {"mean", DNNL_ARG_MEAN},         {"scale", DNNL_ARG_SCALE}, {"shift", DNNL_ARG_SHIFT},
-      {"variance", DNNL_ARG_VARIANCE}, {"weights_scale", DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS},
+      {"src", DNNL_ARG_SRC},
+      {"src0", DNNL_ARG_SRC_0},
+      {"src1", DNNL_ARG_SRC_1},
+      {"weights", DNNL_ARG_WEIGHTS},
+      {"bias", DNNL_ARG_BIAS},
+      {"dst", DNNL_ARG_DST},
+      {"mean", DNNL_ARG_MEAN},
+      {"scale", DNNL_ARG_SCALE},
+      {"shift", DNNL_ARG_SHIFT},
+      {"variance", DNNL_ARG_VARIANCE},
+      {"weights_scale", DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS},
   };
   return ids;
 }
