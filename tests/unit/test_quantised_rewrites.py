@@ -17,7 +17,7 @@ from unity_collage import reference
 from unity_collage.graph.calls import calls, op_name
 from unity_collage.passes import MultiplyBytes
 from unity_collage.passes.prepare import Prepare
-from unity_collage.rewrites.quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN
+from unity_collage.rewrites.quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN, SCALED_SUMS
 from unity_collage.runtime import why_unavailable
 
 RNG = np.random.default_rng(5)
@@ -165,6 +165,35 @@ def test_other_products_stay_products_of_floats(body: Callable[[Any], relax.Expr
 def test_processors_without_such_instructions_keep_floats() -> None:
     before = function_of(*PRODUCTS["plain"])
     assert multiplied(before, HASWELL).same_as(before) or names(multiplied(before, HASWELL)) == names(before)
+
+
+def sums(x: relax.Expr) -> relax.Expr:
+    return op.matmul(x, relax.const(RNG.integers(-128, 128, (8, 5)).astype("int8")), out_dtype="int32")
+
+
+@pytest.mark.parametrize("scale", [number(0.01), relax.const(RNG.uniform(0.01, 0.1, 5).astype("float32"))])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_sums_of_bytes_are_scaled_before_something_is_added(scale: relax.Expr, swapped: bool) -> None:
+    def body(x: relax.Expr) -> relax.Expr:
+        other = relax.const(np.arange(5, dtype="int32") * 1000)
+        total = op.add(other, sums(x)) if swapped else op.add(sums(x), other)
+        return op.multiply(op.astype(total, "float32"), scale)
+
+    before = function_of(body, (3, 8))
+    after = Prepare(rules=(SCALED_SUMS,))(before)
+    assert names(after)[:3] == ["matmul", "astype", "multiply"]
+    assert names(after)[-1] == "add"
+    assert_equal_numbers(before, after)
+
+
+def test_sums_stay_whole_if_much_is_added() -> None:
+    def much(x: relax.Expr) -> relax.Expr:
+        return op.multiply(
+            op.astype(op.add(sums(x), relax.const(np.ones((3, 5), "int32"))), "float32"), number(0.1)
+        )
+
+    before = function_of(much, (3, 8))
+    assert names(Prepare(rules=(SCALED_SUMS,))(before)) == names(before)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

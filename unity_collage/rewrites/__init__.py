@@ -54,7 +54,7 @@ from .near_misses import near_misses
 from .one_convolution import ONE_CONVOLUTION
 from .own_names import with_own_names
 from .padding import PAD_FORM, PAD_INTO_WINDOW
-from .quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN
+from .quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN, SCALED_SUMS
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
 from .rewrite import ANY_OP, Rewrite, RewriteError
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
@@ -141,6 +141,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FACTOR_AFTER_PRODUCT,
     PRODUCT_DIVIDED,
     # Quantised values.
+    SCALED_SUMS,
     QUANTIZED_AGAIN,
     FUNCTION_OF_BYTES,
     # Arithmetic.

@@ -174,6 +174,31 @@ def _quantized_again(call: Call, scope: Scope) -> Expr | WhyNot | None:
     return found
 
 
+def _scaled_sums(call: Call, scope: Scope) -> Expr | WhyNot | None:
+    """``multiply(astype(add(sums, v)), s)`` is ``add(multiply(astype(sums), s), multiply(astype(v), s))``.
+
+    A library scales its sums of bytes first, and adds floats. ``v`` has one element for each channel at most, as the zero
+    point of the other operand times the sums of the weights.
+    """
+    cast = scope.own_call(call.args[0], "relax.astype")
+    added = None if cast is None else scope.own_call(cast.args[0], "relax.add")
+    if added is None or (dtype_of(added), dtype_of(call)) != ("int32", "float32"):
+        return None
+    for sums, other in (added.args, added.args[::-1]):
+        product = scope.own_call(sums, "relax.matmul", *CONVOLUTIONS)
+        few = scope.size(other)
+        if product is None or dtype_of(product.args[0]) not in BYTES or few is None:
+            continue
+        channels = static_shape(product.args[1])
+        if channels is None or few > channels[_channels(product)]:
+            return WhyNot("what is added has more than one element for each channel")
+        scale = call.args[1]
+        return op.add(
+            op.multiply(op.astype(sums, "float32"), scale), op.multiply(op.astype(other, "float32"), scale)
+        )
+    return None
+
+
 _FUNCTIONS = frozenset(
     f"relax.{name}"
     for name in (
@@ -310,6 +335,7 @@ def _evaluated(call: Call, values: Mapping[Expr, np.ndarray], scope: Scope) -> n
 
 PRODUCT_OF_BYTES = Rewrite("product_of_bytes", ("relax.matmul",), _product)
 CONVOLUTION_OF_BYTES = Rewrite("convolution_of_bytes", CONVOLUTIONS, _convolution)
+SCALED_SUMS = Rewrite("scaled_sums", ("relax.multiply",), _scaled_sums)
 QUANTIZED_AGAIN = Rewrite("quantized_again", ("relax.quantize",), _quantized_again)
 FUNCTION_OF_BYTES = Rewrite("function_of_bytes", ("relax.quantize",), _table)
 """The same numbers on any processor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm import relax
@@ -50,42 +50,61 @@ def factor(node: OnnxNode, scales: Sequence[relax.Expr], divisor: relax.Expr | N
     return found if divisor is None else node.emit(relax.op.divide(found, node.cast(divisor, "float32")))
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of int32 in two parts: products of elements, and what has to be added to them.
+
+    A library that multiplies bytes scales its sums before it adds something.
+    """
+
+    products: relax.Expr
+    offset: relax.Expr | None = None
+
+    def total(self, node: OnnxNode) -> relax.Expr:
+        """Both together, as int32."""
+        if self.offset is None:
+            return self.products
+        return node.emit(relax.op.add(self.products, self.offset))
+
+    def scaled(self, node: OnnxNode, scale: relax.Expr) -> relax.Expr:
+        """Both together times ``scale``, in float32."""
+        found = node.emit(relax.op.multiply(node.cast(self.products, "float32"), scale))
+        if self.offset is None:
+            return found
+        moved = node.emit(relax.op.multiply(node.cast(self.offset, "float32"), scale))
+        return node.emit(relax.op.add(found, moved))
+
+
 def requantized(
-    node: OnnxNode, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
+    node: OnnxNode, sums: Sums, scale: relax.Expr, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
-    """saturate(round(total * scale) + zero)."""
-
-    real = node.emit(relax.op.multiply(node.cast(total, "float32"), scale))
-    return quantized(node, real, node.constant(1, "float32"), zero, dtype)
+    """saturate(round(sums * scale) + zero)."""
+    return quantized(node, sums.scaled(node, scale), node.constant(1, "float32"), zero, dtype)
 
 
-def shifted_product(node: OnnxNode, left: int, left_zero: int, right: int, right_zero: int) -> relax.Expr:
+def shifted_product(node: OnnxNode, left: int, left_zero: int, right: int, right_zero: int) -> Sums:
     """The product of two operands, each minus its zero point, with sums of int32; arguments are positions.
 
     A known matrix stays one of bytes if it can. Libraries multiply bytes many times as fast as wider integers.
     """
     rows, weights = _rows(node, left_zero, left), _as_bytes(node, right, right_zero, axis=1)
     if weights is None or weights.ndim != 2 or node.dtype(left) not in ("int8", "uint8"):
-        return node.emit(
-            relax.op.matmul(shifted(node, left, left_zero, rows), shifted(node, right, right_zero))
-        )
+        operands = shifted(node, left, left_zero, rows), shifted(node, right, right_zero)
+        return Sums(node.emit(relax.op.matmul(*operands)))
     known = node.numbers(left_zero)
     is_zero = not node.has(left_zero) or (known is not None and not known.any())
     zero = None if is_zero else parameter(node, left_zero, rows, integers(node, left_zero))
     return product_of_bytes(node, integers(node, left), zero, weights)
 
 
-def product_of_bytes(
-    node: OnnxNode, x: relax.Expr, zero: relax.Expr | None, weights: np.ndarray
-) -> relax.Expr:
-    """(x - zero) W = x W - zero (sums of the columns of W), as int32; x and W are bytes."""
+def product_of_bytes(node: OnnxNode, x: relax.Expr, zero: relax.Expr | None, weights: np.ndarray) -> Sums:
+    """(x - zero) W = x W - zero (sums of the columns of W); x and W are bytes."""
     found = node.emit(relax.op.matmul(x, node.constant(weights, "int8"), out_dtype="int32"))
     if zero is None:
-        return found
-    sums = node.constant(weights.sum(0, dtype=np.int32), "int32")
+        return Sums(found)
+    negative = node.constant(-weights.sum(0, dtype=np.int32), "int32")
     # Operators of Relax, not a PrimFunc: lower bounds count the products in front of them.
-    moved = node.emit(relax.op.multiply(node.cast(zero, "int32"), sums))
-    return node.emit(relax.op.subtract(found, moved))
+    return Sums(found, node.emit(relax.op.multiply(node.cast(zero, "int32"), negative)))
 
 
 def _as_bytes(node: OnnxNode, position: int, zero: int, axis: int) -> np.ndarray | None:
@@ -102,7 +121,7 @@ def _as_bytes(node: OnnxNode, position: int, zero: int, axis: int) -> np.ndarray
 
 
 def _matmul_integer(node: OnnxNode) -> Converted:
-    return shifted_product(node, 0, 2, 1, 3)
+    return shifted_product(node, 0, 2, 1, 3).total(node)
 
 
 def _qlinear_matmul(node: OnnxNode) -> Converted:
@@ -112,41 +131,42 @@ def _qlinear_matmul(node: OnnxNode) -> Converted:
 
 
 def _conv_integer(node: OnnxNode) -> Converted:
-    return _shifted_convolution(node, 0, 2, 1, 3)
+    return _shifted_convolution(node, 0, 2, 1, 3).total(node)
 
 
 def _qlinear_conv(node: OnnxNode) -> Converted:
     """(x, its scale and zero point, w, its scale and zero point, the result's scale and zero point, bias)."""
-    total = node.emit(_shifted_convolution(node, 0, 2, 3, 5, 8))
+    sums = _shifted_convolution(node, 0, 2, 3, 5, 8)
     channels = [1, -1, *[1] * (node.rank(0) - 2)]
     scale = factor(node, [parameter(node, 1), parameter(node, 4, channels)], parameter(node, 6))
-    return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
+    return requantized(node, sums, scale, parameter(node, 7), node.dtype(7))
 
 
 def _shifted_convolution(
     node: OnnxNode, image: int, image_zero: int, weights: int, weights_zero: int, bias: int | None = None
-) -> relax.Expr:
-    """The convolution of two operands, each minus its zero point, with sums of int32; arguments are positions.
+) -> Sums:
+    """The convolution of two operands, each minus its zero point, plus a bias of int32; arguments are positions.
 
     Known weights stay bytes if they can, with an image of bytes and a known zero point: padding is the zero point.
     """
-    added = [node[bias]] if bias is not None and node.has(bias) else []
+    added = None if bias is None or not node.has(bias) else node[bias]
     known, point = (
         _as_bytes(node, weights, weights_zero, axis=0),
         node.numbers(image_zero) if node.has(image_zero) else np.zeros((), "int8"),
     )
     if known is None or point is None or point.size != 1 or node.dtype(image) not in ("int8", "uint8"):
         first = _first_axis(node, weights)
-        return _convolved(
-            node, [shifted(node, image, image_zero), shifted(node, weights, weights_zero, first), *added]
-        )
+        operands = [shifted(node, image, image_zero), shifted(node, weights, weights_zero, first)]
+        return Sums(node.emit(_convolved(node, operands if added is None else [*operands, added])))
     zero = int(point.reshape(()))
-    sums = known.sum(tuple(range(1, known.ndim)), dtype=np.int64) * -zero
+    found = node.emit(_convolved(node, [integers(node, image), node.constant(known, "int8")], border=zero))
     shape = [1, -1, *[1] * (known.ndim - 2)]
-    found = _convolved(node, [integers(node, image), node.constant(known, "int8"), *added], border=zero)
-    if not zero:
-        return found
-    return relax.op.add(node.emit(found), node.constant(sums.reshape(shape), "int32"))
+    moved = known.sum(tuple(range(1, known.ndim)), dtype=np.int64) * -zero
+    offset = node.constant(moved.reshape(shape), "int32") if zero else None
+    if added is not None:
+        bias_of_channels = node.reshaped(added, shape)
+        offset = bias_of_channels if offset is None else node.emit(relax.op.add(bias_of_channels, offset))
+    return Sums(found, offset)
 
 
 def _first_axis(node: OnnxNode, position: int) -> list[int]:
@@ -164,24 +184,34 @@ def _convolved(node: OnnxNode, operands: Sequence[relax.Expr], border: int = 0) 
 
 def _qgemm(node: OnnxNode) -> Converted:
     """alpha (A B + C) with the scales of A and B; float32 where no scale of the result is given."""
-    a, b = shifted(node, 0, 2), shifted(node, 3, 5)
-    if node.attribute("transA", 0):
-        a = node.emit(relax.op.permute_dims(a, [1, 0]))
-    transposed = node.attribute("transB", 0)
-    if transposed:
-        if node.has(5) and node.shape(5) not in ([], [1]):
-            b = shifted(node, 3, 5, [-1, 1])
-        b = node.emit(relax.op.permute_dims(b, [1, 0]))
-    total = node.emit(relax.op.matmul(a, b))
+    sums = _gemm_sums(node)
     if node.has(6):
-        total = node.emit(relax.op.add(total, node[6]))
+        offset = node[6] if sums.offset is None else node.emit(relax.op.add(sums.offset, node[6]))
+        sums = Sums(sums.products, offset)
     alpha = node.constant(node.attribute("alpha", 1.0), "float32")
     divisor = parameter(node, 7) if node.has(7) else None
     scale = factor(node, [parameter(node, 1), parameter(node, 4), alpha], divisor)
     if divisor is None:
-        return relax.op.multiply(node.cast(total, "float32"), scale)
+        return sums.scaled(node, scale)
     zero = parameter(node, 8) if node.has(8) else None
-    return requantized(node, total, scale, zero, node.dtype(8) if node.has(8) else "uint8")
+    return requantized(node, sums, scale, zero, node.dtype(8) if node.has(8) else "uint8")
+
+
+def _gemm_sums(node: OnnxNode) -> Sums:
+    """A B, each minus its zero point."""
+    transposed = bool(node.attribute("transB", 0))
+    known = _as_bytes(node, 3, 5, axis=0 if transposed else 1)
+    if known is not None and not node.attribute("transA", 0) and node.dtype() in ("int8", "uint8"):
+        zero = parameter(node, 2, None, integers(node, 2)) if node.has(2) else None
+        return product_of_bytes(node, integers(node, 0), zero, known.T if transposed else known)
+    a, b = shifted(node, 0, 2), shifted(node, 3, 5)
+    if node.attribute("transA", 0):
+        a = node.emit(relax.op.permute_dims(a, [1, 0]))
+    if transposed:
+        if node.has(5) and node.shape(5) not in ([], [1]):
+            b = shifted(node, 3, 5, [-1, 1])
+        b = node.emit(relax.op.permute_dims(b, [1, 0]))
+    return Sums(node.emit(relax.op.matmul(a, b)))
 
 
 def _matmul_integer_to_float(node: OnnxNode) -> Converted:
@@ -196,16 +226,14 @@ def _dynamic_quantize_matmul(node: OnnxNode) -> Converted:
     weights = _as_bytes(node, 1, 3, axis=1)
     if weights is None or weights.ndim != 2:
         moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
-        made = node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3)))
+        made = Sums(node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3))))
     else:
         made = product_of_bytes(node, quantised, zero, weights)
     return _scaled(node, made, factor(node, [scale, parameter(node, 2)]), node.optional(4), "float32")
 
 
-def _scaled(
-    node: OnnxNode, total: relax.Expr, scale: relax.Expr, bias: relax.Expr | None, dtype: str
-) -> relax.Expr:
-    found = relax.op.multiply(node.cast(total, "float32"), scale)
+def _scaled(node: OnnxNode, sums: Sums, scale: relax.Expr, bias: relax.Expr | None, dtype: str) -> relax.Expr:
+    found = relax.op.multiply(node.cast(sums.total(node), "float32"), scale)
     if bias is not None:
         found = relax.op.add(node.emit(found), node.cast(bias, "float32"))
     return found if dtype == "float32" else relax.op.astype(node.emit(found), dtype)
