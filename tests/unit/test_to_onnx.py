@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -18,6 +20,12 @@ from unity_collage.to_onnx import NotExported, exported
 
 TOLERANCE = {"float16": 2e-2, "bfloat16": 5e-2}
 
+
+def _quantised_and_back(x: relax.Expr, scale: Any, zero: Any, axis: int) -> relax.Expr:
+    scale, zero = relax.const(np.asarray(scale, "float32")), relax.const(np.asarray(zero, "int8"))
+    return R.dequantize(R.quantize(x, scale, zero, axis, "int8"), scale, zero, axis)
+
+
 MORE = (
     case("conv nhwc", lambda x, w: R.nn.conv2d(x, w, (1, 1), 1, (1, 1), 1, "NHWC", "OHWI"), (1, 5, 5, 3), (4, 3, 3, 3)),
     case("pooled channels last", lambda x: R.nn.max_pool2d(x, (2, 2), strides=(2, 2), layout="NHWC"), (1, 6, 6, 3)),
@@ -32,6 +40,8 @@ MORE = (
     case("rms norm", lambda x: R.nn.rms_norm(x, weights(6), axes=[-1]), (3, 6)),
     case("reciprocal root", lambda x: R.rsqrt(R.add(R.square(x), R.const(1.0))), (3, 6)),
     case("resize", lambda x: R.image.resize2d(x, (8, 10), method="linear"), (1, 2, 4, 5)),
+    case("quantised and back", lambda x: _quantised_and_back(x, 0.05, 3, 0), (3, 6)),
+    case("quantised along an axis", lambda x: _quantised_and_back(x, [0.05, 0.1, 0.2], [3, 0, -7], 0), (3, 6)),
     case("pixel shuffle", lambda x: R.nn.pixel_shuffle(x, 2), (1, 8, 3, 3)),
 )  # fmt: skip
 

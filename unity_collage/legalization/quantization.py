@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import ir, relax, te, tirx, topi
 
-from ..graph.shapes import dtype_of
 from .numbers import number_in
 from .stock import Legalization, legalized_by_tvm
 
@@ -22,7 +21,7 @@ _Parameter = Callable[[Sequence[ir.Expr]], ir.Expr]
 
 def quantize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """saturate(round(x / scale) + zero), half to even, in float32; NaN gives the lowest number."""
-    dtype = dtype_of(call)
+    dtype = _dtype_of(call)
     if "int" not in dtype or np.dtype(dtype).itemsize > 2:
         return legalized_by_tvm(builder, call)
 
@@ -35,15 +34,20 @@ def quantize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 def dequantize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """(x - zero) * scale, in float32."""
-    wide = _WIDE if "float" in dtype_of(call.args[0]) else "int32"
+    wide = _WIDE if "float" in _dtype_of(call.args[0]) else "int32"
 
     def element(x: ir.Expr, scale: ir.Expr, zero: ir.Expr) -> ir.Expr:
         moved = x.astype(wide)
         if not (isinstance(zero, tirx.IntImm) and zero.value == 0):
             moved = moved - zero.astype(wide)
-        return (moved.astype(_WIDE) * scale.astype(_WIDE)).astype(dtype_of(call))
+        return (moved.astype(_WIDE) * scale.astype(_WIDE)).astype(_dtype_of(call))
 
     return _each(builder, call, element, "dequantize")
+
+
+def _dtype_of(value: relax.Expr) -> str:
+    assert isinstance(value.ty, relax.TensorType)
+    return str(value.ty.dtype)
 
 
 def _each(

@@ -177,8 +177,8 @@ def _quantized_again(call: Call, scope: Scope) -> Expr | WhyNot | None:
 def _scaled_sums(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """``multiply(astype(add(sums, v)), s)`` is ``add(multiply(astype(sums), s), multiply(astype(v), s))``.
 
-    A library scales its sums of bytes first, and adds floats. ``v`` has one element for each channel at most, as the zero
-    point of the other operand times the sums of the weights.
+    A library scales its sums of bytes first, and adds floats. ``v`` has one element for each channel at most, as the
+    zero point of the other operand times the sums of the weights has.
     """
     cast = scope.own_call(call.args[0], "relax.astype")
     added = None if cast is None else scope.own_call(cast.args[0], "relax.add")
