@@ -64,6 +64,8 @@ def why_not_computed(node: fx.Node) -> str | None:
         return (
             None if type(target).__name__ == "builtin_function_or_method" else f"{target} is not an operator"
         )
+    if target.namespace == "quantized_decomposed" and "dequantize" in target.name():
+        return "weights stay bytes"
     if torch.Tag.nondeterministic_seeded in target.tags:
         return "its results are random"
     found = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]

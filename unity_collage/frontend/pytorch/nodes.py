@@ -29,7 +29,7 @@ def needed_for(results: Sequence[fx.Node]) -> set[fx.Node]:
 def converter_of(node: fx.Node) -> tuple[str, Converter]:
     """The name of an operator, and its converter."""
     target = node.target
-    if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
+    if isinstance(target, torch._ops.OpOverload):
         name = str(target).removeprefix("aten.")
         if name in CONVERTERS:
             return name, CONVERTERS[name]

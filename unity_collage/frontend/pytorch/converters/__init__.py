@@ -14,6 +14,7 @@ from . import (
     moves,
     normalization,
     pooling,
+    quantised,
     recurrent,
     reduce,
     scatter,
@@ -37,8 +38,9 @@ CONVERTERS: Converters = {
     **normalization.CONVERTERS,
     **image.CONVERTERS,
     **recurrent.CONVERTERS,
+    **quantised.CONVERTERS,
 }
-"""By operator and overload."""
+"""By operator and overload; operators that are not ATen's have their namespace."""
 
 MOVES: frozenset[str] = frozenset(
     (
