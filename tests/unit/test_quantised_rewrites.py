@@ -264,8 +264,9 @@ def test_quantising_what_was_quantised_alike_moves_bytes(move: Callable[[Any], r
         lambda x: quantized(dequantized(x, 0.05, 7), 0.06, 7),
         lambda x: quantized(dequantized(x, 0.05, 7), 0.05, 8),
         lambda x: quantized(op.nn.relu(dequantized(x, 0.05, 7)), 0.05, 7),
+        lambda x: quantized(op.nn.max_pool1d(op.reshape(dequantized(x, -0.05), [1, 2, 3]), 2), -0.05, 0),
     ],
-    ids=["another scale", "another zero point", "negative numbers"],
+    ids=["another scale", "another zero point", "negative numbers", "a negative scale"],
 )
 def test_quantising_otherwise_stays(body: Callable[[Any], relax.Expr]) -> None:
     before = function_of(body, (2, 3))

@@ -157,15 +157,17 @@ def _quantized_again(call: Call, scope: Scope) -> Expr | WhyNot | None:
         moves.append(move)
         value = move.args[0]
     source = scope.call(value, _DEQUANTIZE)
-    if source is None or dtype_of(source.args[0]) != dtype_of(call) or static_shape(source.args[1]) is None:
+    if source is None or (dtype_of(source.args[0]), dtype_of(source)) != (dtype_of(call), "float32"):
         return None
+    if not (scope.scalar(call.args[1]) or 0) > 0:
+        return WhyNot("its scale is not one known number above 0")
     for mine, other in zip(call.args[1:], source.args[1:], strict=True):
         numbers = (scope.scalar(mine), scope.scalar(other))
         if numbers[0] is None or numbers[0] != numbers[1]:
             return WhyNot("it is quantised with another scale or zero point")
     if any(op_name(move) == "relax.nn.relu" for move in moves):
         lowest = np.iinfo(dtype_of(call)).min
-        if scope.scalar(call.args[2]) != lowest or not (scope.scalar(call.args[1]) or 0) > 0:
+        if scope.scalar(call.args[2]) != lowest:
             return WhyNot("negative numbers are quantised too")
     found = source.args[0]
     for move in reversed(moves):
