@@ -186,3 +186,24 @@ def test_what_is_quantised_may_be_a_step_off_at_ties_alone() -> None:
     ):
         refusal = why_not_expected(func, trial, [(right + np.array(moved)).astype("uint8")])
         assert (refusal is None) == is_right
+
+
+def test_what_is_quantised_in_a_trial_is_mostly_within_the_range() -> None:
+    def body(x: relax.Var, weights: relax.Var, factors: relax.Var) -> relax.Expr:
+        sums = R.matmul(x, weights, out_dtype="int32")
+        real = R.multiply(R.astype(sums, "float32"), factors)
+        return R.quantize(real, R.const(0.078125, "float32"), R.const(np.int8(3)), out_dtype="int8")
+
+    kinds = [((16, 64), "uint8"), ((64, 32), "int8"), ((32,), "float32")]
+    params = [relax.Var(f"x{i}", relax.TensorType(*kind)) for i, kind in enumerate(kinds)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(builder.normalize(body(*params)))
+        builder.emit_func_output(result)
+    func = relax.transform.Normalize()(builder.get())["main"].with_attr(LIFTED, 2)
+    (trial, _) = trials(func)
+    assert trial.expected is not None
+    (right,) = trial.expected
+    assert np.isin(right, [-128, 127]).mean() < 0.25
+    assert len(np.unique(right)) > 50

@@ -12,6 +12,7 @@ import numpy as np
 from tvm import relax
 
 from ..annotations import LIFTED
+from ..backends.native.values import scalar_of
 from ..errors import CollageError
 from ..graph.calls import calls, op_name, operators
 from ..graph.dataflow import used_vars
@@ -69,6 +70,8 @@ class _Domain:
     """Weights that a recurrent state is multiplied by in each step."""
     terms: dict[relax.Var, int]
     """For weights of deep functions: how many terms the sums have in which they are factors."""
+    factors: dict[relax.Var, float]
+    """For factors of sums of integers that are quantised later: by what they are multiplied."""
     divides: bool
     large: float
 
@@ -137,6 +140,7 @@ def _random(
         return values / np.float32(np.sqrt(shape[0]))
     if param in domain.terms:
         values *= np.float32(np.sqrt(2 / domain.terms[param]))
+    values *= np.float32(domain.factors.get(param, 1.0))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 
 
@@ -196,6 +200,7 @@ def _domain(func: relax.Function) -> _Domain:
         frozenset(params),
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
         _terms(func),
+        _factors(func),
         bool(names & _DIVIDING_OPS),
         _large(names),
     )
@@ -206,20 +211,55 @@ def _terms(func: relax.Function) -> dict[relax.Var, int]:
 
     With weights of the variance 2 / terms, values keep their size behind a ReLU (He et al., 2015).
     """
-    found: dict[relax.Var, int] = {}
-    for call in calls(func):
-        name = op_name(call)
-        if name != "relax.matmul" and ".conv" not in name:
-            continue
-        weights = call.args[1]
-        if isinstance(weights, relax.Var) and weights in func.params:
-            shape = extents_of(weights)
-            layout = None if name == "relax.matmul" else str(call.attrs.kernel_layout)
-            if layout is None:
-                found[weights] = shape[max(0, len(shape) - 2)] if shape else 1
-            else:
-                found[weights] = math.prod(shape) // shape[layout.index("O")]
+    found = {
+        weights: _terms_of(call)
+        for call in calls(func)
+        if _is_product(call) and isinstance(weights := call.args[1], relax.Var) and weights in func.params
+    }
     return found if found and _most_in_a_row(func) > _FEW_PRODUCTS else {}
+
+
+def _is_product(value: relax.Expr) -> bool:
+    name = op_name(value)
+    return name == "relax.matmul" or ".conv" in name
+
+
+def _terms_of(product: relax.Call) -> int:
+    """The number of terms of each sum."""
+    shape = extents_of(product.args[1])
+    if op_name(product) == "relax.matmul":
+        return shape[max(0, len(shape) - 2)] if shape else 1
+    return math.prod(shape) // shape[str(product.attrs.kernel_layout).index("O")]
+
+
+_STEPS, _MEAN_PRODUCT = 40.0, 20.0
+"""The usual size of a quantised number in steps, and that of a product of two random integers."""
+
+
+def _factors(func: relax.Function) -> dict[relax.Var, float]:
+    """By what the factors of integer sums are multiplied, so that what is quantised behind them is within its range.
+
+    A check would prove little if nearly all results were the ends of the range.
+    """
+    scales = [scalar_of(call.args[1]) for call in calls(func) if op_name(call) == "relax.quantize"]
+    if not scales or scales[0] is None:
+        return {}
+    terms: dict[relax.Expr, int] = {}
+    found: dict[relax.Var, float] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call):
+                continue
+            if _is_product(call) and "int" in dtype_of(call):
+                terms[binding.var] = _terms_of(call)
+            elif op_name(call) in ("relax.astype", "relax.add") and call.args[0] in terms:
+                terms[binding.var] = terms[call.args[0]]
+            elif op_name(call) == "relax.multiply" and call.args[0] in terms:
+                factor = call.args[1]
+                if isinstance(factor, relax.Var) and factor in func.params:
+                    found[factor] = _STEPS * scales[0] / (_MEAN_PRODUCT * terms[call.args[0]])
+    return found
 
 
 def _most_in_a_row(func: relax.Function) -> int:
