@@ -13,16 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..backends.registry import select
+from ..graph.calls import operators
 from ..rewrites.driver import rewrite_function
 from ..rewrites.quantised import CONVOLUTION_OF_BYTES, PRODUCT_OF_BYTES
 from ..target import current_target
 from .prepare import why_left_alone
 
 _RULES = (PRODUCT_OF_BYTES, CONVOLUTION_OF_BYTES)
+
+
+def _dequantizes(func: relax.Function) -> bool:
+    return "relax.dequantize" in operators(func)
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.MultiplyBytes")
@@ -38,9 +43,14 @@ class MultiplyBytes:
         if not any(backend.multiplies_bytes(target) for backend in select(self.backends, target)):
             return mod
         flow = relax.transform.ConvertToDataflow(min_size=1)
-        functions = dict(mod.functions_items())
+        changed: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function) and why_left_alone(func) is None:
-                found = rewrite_function(flow(IRModule({gvar: func}))[gvar], _RULES, mod)
-                functions[gvar] = found
+            if isinstance(func, relax.Function) and why_left_alone(func) is None and _dequantizes(func):
+                before = flow(IRModule({gvar: func}))[gvar]
+                after = rewrite_function(before, _RULES, mod)
+                if not after.same_as(before):
+                    changed[gvar] = after
+        if not changed:
+            return mod
+        functions = {**dict(mod.functions_items()), **changed}
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
