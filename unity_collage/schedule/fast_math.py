@@ -36,15 +36,20 @@ def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
 def _wide(step: Any) -> Expr:
     """A step of arithmetic or comparison in bfloat16 -> in float32, and rounded as :func:`_converted` does.
 
-    A product of what binds variables reads variables. TVM's vectoriser visits the operands of a product twice. It takes
+    A product of quantised values reads variables. TVM's vectoriser visits the operands of a product twice. It takes
     what the first visit has changed in place for another value of the same variable, and fails.
     """
-    if isinstance(step, tirx.Mul) and (nodes(step.a, tirx.Let) or nodes(step.b, tirx.Let)):
+    if isinstance(step, tirx.Mul) and any(_rounds_in_let(operand) for operand in (step.a, step.b)):
         return let(step.a, lambda a: let(step.b, lambda b: a * b))
     if str(step.a.expr_ty().dtype) != "bfloat16":
         return step
     wide = type(step)(_as_float32(step.a), _as_float32(step.b))
     return _converted(tirx.Cast("bfloat16", wide)) if isinstance(step, _ARITHMETIC) else wide
+
+
+def _rounds_in_let(value: Expr) -> bool:
+    """Whether a value binds variables, and rounds to integers, as quantising does."""
+    return bool(nodes(value, tirx.Let)) and any(op_name(call) == "nearbyint" for call in nodes(value, Call))
 
 
 def _as_float32(value: Expr) -> Expr:
