@@ -234,6 +234,8 @@ def _table(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if quantising < 1 and not set(names) & (_FUNCTIONS - _SHORT):
         return None
     (leaf,) = leaves
+    if rank_of(call) != rank_of(leaf):  # a number with more axes has added some
+        return None
     numbers = np.arange(256).astype(np.uint8).view(dtype_of(leaf))
     values: dict[Expr, np.ndarray] = {leaf: numbers}
     for var, each in inside.items():
@@ -294,12 +296,15 @@ def _of_leaf(value: Expr, scope: Scope, inside: dict[Expr, Call], leaves: set[Ex
 
 
 def _place_in_table(call: Call, scope: Scope) -> Expr | None:
-    """The bytes by which a table of 256 is read."""
+    """The bytes by which a table of 256 is read, the lowest byte first, as :func:`_table` writes it."""
     if scope.array(call.args[0]) is None or static_shape(call.args[0]) != (256,):
         return None
-    place = scope.call(call.args[1], "relax.add")
-    widened = scope.call(call.args[1] if place is None else place.args[0], _WIDEN)
-    return None if widened is None or dtype_of(widened.args[0]) not in BYTES else widened.args[0]
+    moved = scope.call(call.args[1], "relax.add")
+    widened = scope.call(call.args[1] if moved is None else moved.args[0], _WIDEN)
+    if widened is None or dtype_of(widened) != "int32" or dtype_of(widened.args[0]) not in BYTES:
+        return None
+    first = 0 if moved is None else scope.scalar(moved.args[1])
+    return widened.args[0] if first == -np.iinfo(dtype_of(widened.args[0])).min else None
 
 
 def _are_numbers(values: Sequence[Expr], scope: Scope) -> bool:
@@ -340,4 +345,3 @@ CONVOLUTION_OF_BYTES = Rewrite("convolution_of_bytes", CONVOLUTIONS, _convolutio
 SCALED_SUMS = Rewrite("scaled_sums", ("relax.multiply",), _scaled_sums)
 QUANTIZED_AGAIN = Rewrite("quantized_again", ("relax.quantize",), _quantized_again)
 FUNCTION_OF_BYTES = Rewrite("function_of_bytes", ("relax.quantize",), _table)
-"""The same numbers on any processor."""
