@@ -59,10 +59,8 @@ def read_quantized(step: NativeStep, value: relax.Expr, call: relax.Call) -> Nat
 
     y + (q - z) s  ->  (y / s + q) s - z s, since a binary post-operation reads bytes as they are.
     """
-    numbers, readers = (
-        _scalars(call),
-        [post for post in step.post_ops if post.arg is not None and post.arg.buffer == value],
-    )
+    numbers = _scalars(call)
+    readers = [post for post in step.post_ops if post.arg is not None and post.arg.buffer == value]
     if numbers is None or dtype_of(call.args[0]) not in BYTES or dtype_of(value) != "float32":
         return f"{dtype_of(call.args[0])} is not dequantised by one known scale and zero point"
     if any(view.buffer == value for _, view in step.args) or step.before:

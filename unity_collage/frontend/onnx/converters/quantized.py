@@ -150,10 +150,8 @@ def _shifted_convolution(
     Known weights stay bytes if they can, with an image of bytes and a known zero point: padding is the zero point.
     """
     added = None if bias is None or not node.has(bias) else node[bias]
-    known, point = (
-        _as_bytes(node, weights, weights_zero, axis=0),
-        node.numbers(image_zero) if node.has(image_zero) else np.zeros((), "int8"),
-    )
+    known = _as_bytes(node, weights, weights_zero, axis=0)
+    point = node.numbers(image_zero) if node.has(image_zero) else np.zeros((), "int8")
     if known is None or point is None or point.size != 1 or node.dtype(image) not in ("int8", "uint8"):
         first = _first_axis(node, weights)
         operands = [shifted(node, image, image_zero), shifted(node, weights, weights_zero, first)]
