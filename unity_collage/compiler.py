@@ -101,7 +101,8 @@ def compile(
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
     * ``model``: an ONNX model or the path of one, a ``torch.nn.Module`` with ``example_inputs``, a
-      ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
+      ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule. A module of TorchScript, or the
+      path of one (``.pt``), needs ``example_inputs`` or the ``shapes`` of all its inputs.
     * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` fixes the shape of an input,
       ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only. ``{"batch": [1, 8]}`` and
       ``{"length": range(1, 129)}`` leave a dimension open and name the sizes that may get a plan each. If no size is
@@ -205,7 +206,8 @@ def compile(
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})
-        digest = None if params or keeping.place is None else digest_of_given(model)
+        is_told = not params and example_inputs is None and keeping.place is not None
+        digest = digest_of_given(model) if is_told else None
         program = keeping.find(digest, model)
         if program is None:
             said("importing the model")

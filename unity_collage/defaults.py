@@ -28,3 +28,6 @@ between them.
 
 GPU_PRECISIONS = (TF32, "f16")
 """The precisions that only GPUs have."""
+
+FILES_OF_TORCH = (".pt2", ".pt", ".pth", ".jit", ".torchscript")
+"""The suffixes of files of PyTorch: exported programs (``.pt2``), and what may hold a module of TorchScript."""

@@ -12,6 +12,7 @@ import onnx
 from tvm import relax
 from tvm.ir import GlobalVar, IRModule
 
+from ..defaults import FILES_OF_TORCH
 from ..errors import CollageError, with_names
 from ..frontend.models import Imported, Model
 from ..frontend.onnx.constant_inputs import declared_inputs, make_constant
@@ -38,7 +39,7 @@ def with_constant_inputs(model: Model, params: Params) -> tuple[Model, Params]:
     """
     if not params or not isinstance(params, Mapping):
         return model, params
-    if isinstance(model, (str, Path)) and Path(model).suffix != ".pt2":
+    if isinstance(model, (str, Path)) and Path(model).suffix not in FILES_OF_TORCH:
         file = read_onnx(Path(model))
     elif isinstance(model, (onnx.ModelProto, OnnxFile)):
         given = model if isinstance(model, OnnxFile) else OnnxFile(model)

@@ -42,8 +42,8 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--against",
         choices=_AGAINST,
-        help="what has the right results: onnxruntime for .onnx, eager for .pt2 (the default where installed), or tvm, "
-        "the program without offloaded kernels",
+        help="what has the right results: onnxruntime for .onnx, eager for files of PyTorch (the default where "
+        "installed), or tvm, the program without offloaded kernels",
     )
     command.add_argument(
         "--slow",

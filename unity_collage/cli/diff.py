@@ -36,7 +36,9 @@ def add_command(commands: Any) -> None:
         description=f"{text.capitalize()}. Kernels are compared by the values of the model that they compute. Models "
         "are compiled with the options of compile; saved programs and plans are read as they are.",
     )
-    what = "a saved program (.so), a report (.json), a partitioned module (.py), or a model (.onnx, .pt2)"
+    what = (
+        "a saved program (.so), a report (.json), a partitioned module (.py), or a model (.onnx, .pt2, .pt)"
+    )
     command.add_argument("first", metavar="FIRST", help=f"{what}, which is compiled")
     command.add_argument(
         "second",

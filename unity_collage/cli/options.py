@@ -29,7 +29,7 @@ RPC_KEY = "unity_collage"
 
 
 def add_options(
-    command: argparse.ArgumentParser, model: bool = True, what: str = "the model, an .onnx or .pt2 file"
+    command: argparse.ArgumentParser, model: bool = True, what: str = "the model, an .onnx, .pt2 or .pt file"
 ) -> None:
     """Add the options for the choice of kernels and the limits of measuring, and the ``model`` that they are for."""
     if model:

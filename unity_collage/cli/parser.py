@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
+from ..defaults import FILES_OF_TORCH
 from ..errors import with_names
 from .exit_codes import USAGE
 from .option_types import NamesAction, names_in
 
 PROGRAM = "unity-collage"
 
-_FILES = (".onnx", ".pt2", ".so", ".json", ".py")
+_FILES = (".onnx", *FILES_OF_TORCH, ".so", ".json", ".py")
 """Suffixes of arguments that are files, and not names in a list."""
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..defaults import FILES_OF_TORCH
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
 from .files import STANDARD, check_written
@@ -17,7 +18,7 @@ from .verify import RANDOM
 if TYPE_CHECKING:
     from ..profile.result import Profile
 
-_MODELS = (".onnx", ".pt2")
+_MODELS = (".onnx", *FILES_OF_TORCH)
 _REPORTS = (".html", ".json")
 
 ROWS = 30
@@ -32,7 +33,7 @@ def add_command(commands: Any) -> None:
         "the time of each kernel, its cost in the plan, and the part of the machine's limit that it reaches."
     )
     command = commands.add_parser("profile", help=text, description=description)
-    add_options(command, what="the model, an .onnx or .pt2 file, or a saved program with --model")
+    add_options(command, what="the model, an .onnx, .pt2 or .pt file, or a saved program with --model")
     add_no_measure(command)
     add_memory_limit(command)
     command.add_argument(

@@ -27,8 +27,8 @@ def add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--verify",
         metavar=f"INPUTS.npz|{RANDOM}",
-        help="compare each result with ONNX Runtime's (for .pt2: PyTorch's) on these inputs, by name; the exit code is "
-        f"1 where one does not agree; {RANDOM} draws them, with 2 for each symbolic size",
+        help="compare each result with ONNX Runtime's (for files of PyTorch: PyTorch's) on these inputs, by name; the "
+        f"exit code is 1 where one does not agree; {RANDOM} draws them, with 2 for each symbolic size",
     )
     command.add_argument(
         "--tolerance",

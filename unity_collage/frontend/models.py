@@ -12,6 +12,7 @@ import onnx
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..defaults import FILES_OF_TORCH
 from ..errors import ModelError
 from ..runtime.custom_ops import CustomOps
 from ..sessions import WholeModel
@@ -26,7 +27,7 @@ from .sizes import Samples, Shapes, dimensions_of, split, with_fixed_sizes
 
 Model = Any
 """An IRModule; an ``onnx.ModelProto``; a ``torch.nn.Module`` with example inputs; a ``torch.export.ExportedProgram``;
-the path of an ONNX file (``.onnx``) or of an exported program (``.pt2``)."""
+the path of an ONNX file (``.onnx``), of an exported program (``.pt2``), or of a module of TorchScript (``.pt``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ def import_model(
     ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
     number is the size of the dimension with this name. Several numbers for a dimension, or a range, are samples: it
     stays open, and ``compile`` makes plans for them. ``dims`` names dimensions only. ``example_inputs`` are the
-    arguments that a ``torch.nn.Module`` is exported with. ``last_resorts`` compute operators that are not converted;
-    without them such a model is refused.
+    arguments that a ``torch.nn.Module`` is exported with. A module of TorchScript may have ``shapes`` instead.
+    ``last_resorts`` compute operators that are not converted; without them such a model is refused.
     """
     last_resorts = last_resorts or LastResorts()
     if isinstance(model, (str, Path)):
@@ -92,7 +93,7 @@ def import_model(
     if is_of_torch(model):
         from .pytorch import imported as imported_torch  # needs PyTorch
 
-        mod, inputs, outputs = imported_torch(model, example_inputs, last_resorts.torch)
+        mod, inputs, outputs = imported_torch(model, example_inputs, last_resorts.torch, shapes)
         fixed, samples = split(shapes, inputs, dimensions_of(mod))
         return _of_module(with_fixed_sizes(mod, fixed, dims or {}), inputs, outputs, samples)
     raise ModelError(
@@ -154,10 +155,10 @@ def _numbered(mod: IRModule) -> tuple[str, ...]:
 
 def read_model(path: Path) -> Any:
     """The model in a file; raises ModelError with the reason in one line."""
-    if path.suffix == ".pt2" and path.is_file():
-        from .pytorch import read_pt2
+    if path.suffix in FILES_OF_TORCH and path.is_file():
+        from .pytorch import read_file
 
-        return read_pt2(path)
+        return read_file(path)
     if path.suffix == ".so" and path.is_file():
         raise ModelError(
             f"{path} is not a model but a saved program: name the .onnx or .pt2 file that it was made of"

@@ -10,6 +10,7 @@ from typing import Any, cast
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
+from ..defaults import FILES_OF_TORCH
 from ..errors import CollageError
 from ..plan.difference import PlanDifference, difference
 from ..plan.plan import Plan
@@ -17,7 +18,7 @@ from ..program import Program
 from ..showing import Shown
 from .plan_files import plans_of
 
-MODELS = (".onnx", ".pt2")
+MODELS = (".onnx", *FILES_OF_TORCH)
 """The suffixes of models."""
 
 PlansByFunction = Mapping[str, Plan]

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import runtime
 from ..calling.signature import Spec, TensorSpec, shown
+from ..defaults import FILES_OF_TORCH
 from ..errors import CollageError, first_line, not_a_file
 from ..measure.compare import why_wrong
 from ..program import Program
@@ -48,7 +49,7 @@ class Agreement:
 
 def reference_of(model: str | Path) -> str:
     """The runtime whose results for a file are the reference; raises CollageError if it is not installed."""
-    eager = Path(model).suffix == ".pt2"
+    eager = Path(model).suffix in FILES_OF_TORCH
     package, title = ("torch", "PyTorch") if eager else ("onnxruntime", "ONNX Runtime")
     if find_spec(package) is None:
         raise CollageError(f"{model} is compared with {title}, which is not installed: pip install {package}")

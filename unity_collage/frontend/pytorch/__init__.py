@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,30 @@ from ...errors import ModelError
 
 
 def imported(
-    model: Any, example_inputs: Any = None, asks_torch: bool = False
+    model: Any,
+    example_inputs: Any = None,
+    asks_torch: bool = False,
+    shapes: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a ``torch.nn.Module`` or ``torch.export.ExportedProgram``, and the names of its inputs and outputs.
 
     ``example_inputs`` are what a module is called with: one tensor, a tuple of positional arguments, or a dict of
     keyword arguments. A tuple may end with such a dict. Inputs of the program are the tensors among them, flattened in
-    order. ``asks_torch``: let PyTorch compute operators that are not converted, when the program runs. Raises
-    ModelError with the reason in one line.
+    order. A module of TorchScript may have ``shapes`` of all its inputs instead. ``asks_torch``: let PyTorch compute
+    operators that are not converted, when the program runs. Raises ModelError with the reason in one line.
     """
     from torch import nn
     from torch.export import ExportedProgram
 
-    from .export import exported
+    from .export import exported, exported_script
     from .importer import imported as program_imported
 
     if isinstance(model, ExportedProgram):
         if example_inputs is not None:
             raise ModelError("an ExportedProgram has its inputs already: leave out example_inputs")
         return program_imported(model, asks_torch)
+    if is_script(model) and example_inputs is None:
+        return program_imported(exported_script(model, shapes or {}), asks_torch)
     if isinstance(model, nn.Module):
         return program_imported(exported(model, example_inputs), asks_torch)
     raise ModelError(
@@ -37,14 +43,17 @@ def imported(
     )
 
 
-def read_pt2(path: Path) -> Any:
-    """The exported program in a file; raises ModelError with the reason in one line."""
+def is_script(model: Any) -> bool:
+    """Whether ``model`` is a module of TorchScript; does not import torch."""
+    return any(base.__name__ == "ScriptModule" for base in type(model).__mro__)
+
+
+def read_file(path: Path) -> Any:
+    """The exported program, or module of TorchScript, in a file; raises ModelError with the reason in one line."""
     try:
         from .export import read
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ModelError(
-            f"{path} is a program of PyTorch, which is not installed: pip install torch"
-        ) from error
+        raise ModelError(f"{path} is a file of PyTorch, which is not installed: pip install torch") from error
     return read(path)

@@ -55,6 +55,9 @@ def imported(
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)  # of torch about its own parts
+            warnings.filterwarnings(
+                "ignore", message="A model attribute .* requires gradient"
+            )  # of TorchScript
             decomposed = program.run_decompositions(dict(table()))
     except Exception as error:  # torch raises whatever its decompositions raise
         raise ModelError(

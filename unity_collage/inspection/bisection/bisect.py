@@ -53,8 +53,8 @@ def bisect(
     * ``model``, ``shapes``, ``dims``, ``target``: what the ``program`` was compiled from. ``pipeline`` has the other
       options of that compile, which decide which candidates there are.
     * ``inputs``: arrays by name; by default random ones.
-    * ``against``: the reference. The default is ``onnxruntime`` for an ONNX file and ``eager`` for a ``.pt2`` file,
-      if installed, else ``tvm``: the program without offloads.
+    * ``against``: the reference. The default is ``onnxruntime`` for an ONNX file and ``eager`` for a file of
+      PyTorch, if installed, else ``tvm``: the program without offloads.
     * ``slow``: find kernels that make a run slower by more than ``share`` of its time, instead of wrong ones.
     * ``tolerance``: the largest error as a part of a result's range; by default 1e-3, and more for narrow floats.
     * ``output``: an ``.onnx`` file for the operators of the kernel found, with its inputs beside it as ``.npz``.

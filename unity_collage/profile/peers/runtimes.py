@@ -7,7 +7,7 @@ only when it is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ...defaults import FILES_OF_TORCH
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -96,22 +98,28 @@ def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
 
 
 def torch_eager(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """An exported program of PyTorch, run operator by operator."""
+    """An exported program of PyTorch, or a module of TorchScript, run operator by operator."""
     import torch
     from torch.export.graph_signature import InputKind, TensorArgument
     from torch.utils import _pytree as pytree
 
     torch.set_num_threads(threads)
-    program = torch.export.load(path)
     tensors = iter([torch.from_numpy(value) for value in inputs.values()])
+    if path.suffix != ".pt2":
+        return _torch_peer(torch.jit.load(path, map_location="cpu").eval(), [*tensors], {})
+    program = torch.export.load(path)
     given = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
     leaves = [
         next(tensors) if isinstance(arg, TensorArgument) else getattr(arg, "value", None) for arg in given
     ]
     form = program.call_spec.in_spec
     assert form is not None
-    args, named = pytree.tree_unflatten(leaves, form)
-    module = program.module()
+    return _torch_peer(program.module(), *pytree.tree_unflatten(leaves, form))
+
+
+def _torch_peer(module: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Peer:
+    import torch
+    from torch.utils import _pytree as pytree
 
     def run() -> list[Any]:
         with torch.no_grad():
@@ -205,6 +213,6 @@ def why_no_peer(name: str, model: Path) -> str | None:
         return (
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: pip install {how}"
         )
-    if needed and model.suffix == ".pt2":
+    if needed and model.suffix in FILES_OF_TORCH:
         return f"it runs ONNX models, and {model.name} is not one"
     return None

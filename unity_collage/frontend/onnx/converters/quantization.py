@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
+from ....legalization.quantization import saturated
 from ..arrays import DTYPES, numpy_dtype
 from ..arrays import dtype_of as dtype_of_onnx
 from ..equal_sizes import require_shape
@@ -50,22 +51,14 @@ def quantized(
             quotient = x(*place).astype("float32") / step
             if is_narrow(precision):
                 quotient = quotient.astype(precision).astype("float32")
-            shift = _parameter(zero[0], place, axis, block).astype("float32") if zero else None
-            return saturated(quotient, shift, dtype)
+            moved = tirx.nearbyint(quotient)
+            if zero:
+                moved = moved + _parameter(zero[0], place, axis, block).astype("float32")
+            return saturated(moved, dtype)
 
         return te.compute(x.shape, element, name="quantize")
 
     return node.builder.call_te(kernel, x, scale, *_given(zero), primfunc_name_hint="quantize")
-
-
-def saturated(value: ir.Expr, shift: ir.Expr | None, dtype: str) -> ir.Expr:
-    """round(value) + shift within the range of ``dtype``, which has 16 bits at most; NaN gives the lowest number."""
-    limits = np.iinfo(dtype)
-    low, high = number(int(limits.min), "float32"), number(int(limits.max), "float32")
-    rounded = tirx.nearbyint(value)
-    moved = rounded if shift is None else rounded + shift
-    bounded = select(moved > low, moved, low)
-    return select(bounded < high, bounded, high).astype("int32").astype(dtype)
 
 
 def dequantized(
@@ -169,7 +162,7 @@ def dynamically_quantized(node: OnnxNode, x: relax.Expr) -> tuple[relax.Expr, re
         return select(width.equal(number(0, "float32")), 1, width)
 
     def zero_of(low: Any, scale: Any) -> ir.Expr:
-        return saturated((number(0, "float32") - _at_most_zero(low)) / scale, None, "uint8")
+        return saturated(tirx.nearbyint((number(0, "float32") - _at_most_zero(low)) / scale), "uint8")
 
     scale = node.emit(pointwise(node, "scale", scale_of, *ends))
     zero = node.emit(pointwise(node, "zero_point", zero_of, ends[1], scale))
