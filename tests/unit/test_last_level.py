@@ -23,11 +23,21 @@ MIB = 1 << 20
         ),  # it reports 105 MiB
         ({4: 30.0, 32: 30.0, 64: 29.0, 128: 9.0}, 64),
         ({4: 11.0, 32: 10.5, 128: 10.0}, None),  # nothing is faster than memory
-        ({4: 30.0, 8: 9.0, 16: 25.0, 128: 9.0}, 4),  # what is found behind a slow one is noise
+        ({4: 30.0, 8: 9.0, 16: 8.0, 128: 9.0}, 4),
     ],
 )
 def test_the_knee_of_a_curve(rates: dict[int, float], expected: int | None) -> None:
-    assert knee(list(rates.items())) == expected
+    assert knee(list(rates), rates.__getitem__) == expected
+
+
+def test_one_fast_trial_says_that_a_buffer_is_in_the_cache() -> None:
+    """Other work makes trials slow, and nothing makes them fast."""
+    rates = {4: [30.0], 8: [9.0, 9.0, 29.0], 16: [8.0], 32: [9.0]}
+
+    def read(size: int) -> float:
+        return rates[size].pop(0) if len(rates[size]) > 1 else rates[size][0]
+
+    assert knee(list(rates), read) == 8
 
 
 def test_what_is_known_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

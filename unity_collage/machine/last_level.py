@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -25,14 +24,15 @@ if TYPE_CHECKING:
     from ..database.costs import CostDatabase
 
 _FACT = "third-level cache"
-_SWEEPS, _TRIALS_SECONDS = 3, 0.08
+_TRIALS, _TRIAL_SECONDS = 4, 0.08
+"""The best of several trials counts: other work on the machine comes and goes."""
 _STEP = 1.5
 """The ratio of one size of the buffer to the next."""
 _NO_CACHE = 1.3
 """How many times faster than memory a level must be to count as a cache."""
 
-Curve = Sequence[tuple[int, float]]
-"""(bytes of a buffer, bytes a second at which it is read repeatedly), by rising size."""
+Read = Callable[[int], float]
+"""One trial: the bytes a second at which a buffer of that many bytes is read repeatedly."""
 
 
 def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
@@ -57,19 +57,29 @@ def store(database: CostDatabase, l3_bytes: int) -> None:
     database.keep_fact(_FACT, _fingerprint(), l3_bytes)
 
 
-def knee(curve: Curve) -> int | None:
-    """The largest buffer of ``curve`` that is read faster than midway between the first and the last one.
+def knee(sizes: Sequence[int], read: Read) -> int | None:
+    """The largest of the rising ``sizes`` that is read faster than midway between the first and the last one.
 
-    None if the last buffer, which is in memory, is read as fast as the first one: then there is no such cache.
+    None if the last buffer, which is in memory, is read as fast as the first one: then there is no such cache. Found by
+    bisection, since each trial with a large buffer takes a while.
     """
-    near, far = curve[0][1], curve[-1][1]
+    near = max(read(sizes[0]) for _ in range(_TRIALS))
+    far = max(read(sizes[-1]) for _ in range(2))  # half a second each
     if near < _NO_CACHE * far:
         return None
-    return [size for size, _ in takewhile(lambda point: point[1] > sqrt(near * far), curve)][-1]
+    midway = sqrt(near * far)
+    fast, slow = 0, len(sizes) - 1
+    while slow - fast > 1:
+        middle = (fast + slow) // 2
+        if any(read(sizes[middle]) > midway for _ in range(_TRIALS)):
+            fast = middle
+        else:
+            slow = middle
+    return sizes[fast]
 
 
 def measured() -> int:
-    """Bytes of the third-level cache that this thread can use, measured now; takes some seconds."""
+    """Bytes of the third-level cache that this thread can use, measured now; takes a few seconds."""
     said = reported()
     own = said.l2_bytes // runtime.num_threads()
     sizes = [2 * own]
@@ -77,11 +87,7 @@ def measured() -> int:
         sizes.append(int(sizes[-1] * _STEP))
     sizes = [*sizes, said.l3_bytes, 2 * said.l3_bytes]
     read = tvm_ffi.get_global_func("collage.runtime.peak_read_evicted")
-    rates = dict.fromkeys(sizes, 0.0)
-    for _ in range(_SWEEPS):  # the best of several sweeps: other work on the machine comes and goes
-        for size in sizes:
-            rates[size] = max(rates[size], read(size, 2 * own, _TRIALS_SECONDS))
-    found = knee(list(rates.items()))
+    found = knee(sizes, lambda size: read(size, 2 * own, _TRIAL_SECONDS))
     return said.l2_bytes if found is None else min(found, said.l3_bytes)
 
 
