@@ -17,7 +17,8 @@ from unity_collage import reference
 from unity_collage.graph.calls import calls, op_name
 from unity_collage.passes import MultiplyBytes
 from unity_collage.passes.prepare import Prepare
-from unity_collage.rewrites.quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN, SCALED_SUMS
+from unity_collage.rewrites.byte_tables import FUNCTION_OF_BYTES
+from unity_collage.rewrites.quantised import QUANTIZED_AGAIN, SCALED_SUMS
 from unity_collage.runtime import why_unavailable
 
 RNG = np.random.default_rng(5)

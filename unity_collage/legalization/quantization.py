@@ -27,7 +27,7 @@ def quantize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
     def element(x: ir.Expr, scale: ir.Expr, zero: ir.Expr) -> ir.Expr:
         quotient = x.astype(_WIDE) / scale.astype(_WIDE)
-        return _saturated(tirx.nearbyint(quotient) + zero.astype(_WIDE), dtype)
+        return saturated(tirx.nearbyint(quotient) + zero.astype(_WIDE), dtype)
 
     return _each(builder, call, element, "quantize")
 
@@ -78,7 +78,7 @@ def _parameter(value: te.Tensor | ir.Expr, axis: int, rank: int) -> _Parameter:
     return lambda place: value(place[axis % rank])
 
 
-def _saturated(value: ir.Expr, dtype: str) -> ir.Expr:
+def saturated(value: ir.Expr, dtype: str) -> ir.Expr:
     """``value`` within the range of ``dtype``, named once: a chain of these is fused, and would grow to a power of two.
 
     NaN gives the lowest number: both bounds keep it, and x86 converts it to the lowest number of 32 bits.

@@ -23,6 +23,7 @@ from .arithmetic import (
 )
 from .attention import ABSORB_FACTOR, FACTOR_AFTER_PRODUCT, PRODUCT_DIVIDED
 from .batch_norm import BATCH_NORM_FORM
+from .byte_tables import FUNCTION_OF_BYTES
 from .clip import CLIP_CANONICAL, CLIP_FORM, EXTREMUM_OF_CALL_TIR, MERGE_CLIPS
 from .constants import (
     FOLD_CONSTANTS,
@@ -54,7 +55,7 @@ from .near_misses import near_misses
 from .one_convolution import ONE_CONVOLUTION
 from .own_names import with_own_names
 from .padding import PAD_FORM, PAD_INTO_WINDOW
-from .quantised import FUNCTION_OF_BYTES, QUANTIZED_AGAIN, SCALED_SUMS
+from .quantised import QUANTIZED_AGAIN, SCALED_SUMS
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
 from .rewrite import ANY_OP, Rewrite, RewriteError
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
