@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 from tvm import relax
-from tvm.ir import BaseFunc, GlobalVar, IRModule
+from tvm.ir import IRModule
 
 from ...errors import ModelError
 from ...graph.shapes import dtype_of
 from ...sessions import RUNTIMES
 from ...tvm_private import end_open_blocks
+from ..called import with_called
 from ..sizes import Shapes
 from . import table
 from .elsewhere import Elsewhere
@@ -131,22 +132,6 @@ def _named(mod: IRModule, names: Mapping[relax.Expr, str], outputs: Sequence[str
 def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: GraphScope) -> relax.Expr:
     results = [value.tensor(importer.builder) for value in importer.graph(graph, scope)]
     return results[0] if len(results) == 1 else relax.Tuple(results)
-
-
-def with_called(mod: IRModule) -> IRModule:
-    """``mod`` without functions that nothing calls: loops try several functions for one iteration."""
-    kept: dict[GlobalVar, BaseFunc] = {}
-    pending = [mod.get_global_var("main")]
-    while pending:
-        gvar = pending.pop()
-        if gvar in kept:
-            continue
-        kept[gvar] = mod[gvar]
-        if isinstance(mod[gvar], relax.Function):
-            mentioned: list[relax.Expr] = []
-            relax.analysis.post_order_visit(mod[gvar], mentioned.append)
-            pending += [expr for expr in mentioned if isinstance(expr, GlobalVar)]
-    return IRModule({gvar: func for gvar, func in mod.functions_items() if gvar in kept})
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:

@@ -24,8 +24,9 @@ from tvm.relax import op
 
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
+from ..called import with_called
 from ..opaque import with_remarks
-from .branches import conditional, has_branches, is_cond
+from .branches import conditional, has_branches, is_cond, is_while_loop, repeated
 from .constants import Constants, is_constant, why_not_computed
 from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
@@ -103,7 +104,8 @@ class _Importer:
                 output = returned if branches else self.builder.emit_output(returned)
             self.builder.emit_func_output(output)
         mod = self.builder.finalize()
-        mod = relax.transform.ConvertToDataflow(min_size=1)(mod) if branches else mod
+        if branches:
+            mod = relax.transform.ConvertToDataflow(min_size=1)(with_called(mod))
         return (
             mod if self._elsewhere is None else with_remarks(mod, self._elsewhere.remarks),
             tuple(param.name for param in params),
@@ -200,6 +202,8 @@ class _Importer:
             return self._inlined(*args[_SUBGRAPHS[node.target] :])
         if is_cond(node):
             return self._conditional(node, *args)
+        if is_while_loop(node):
+            return self._repeated(node, *args)
         if getattr(node.target, "__name__", "") == "getitem":
             return args[0][args[1]]
         if isinstance(node.meta.get("val"), (torch.SymBool, bool)):
@@ -256,15 +260,44 @@ class _Importer:
         if not isinstance(condition, relax.Expr):
             raise failure(node, "its condition depends on sizes: fix them")
 
-        def branch(module: fx.GraphModule, inside: Sequence[Value]) -> list[relax.Expr]:
-            found = [self._argument(each) for each in self._inlined(module, *inside)]
-            return [self._checked_tensor(node, *pair) for pair in zip(found, node.meta["val"], strict=True)]
-
-        branches = {"branch_true": partial(branch, yes), "branch_false": partial(branch, no)}
+        branches = {
+            "branch_true": partial(self._graph, node, yes),
+            "branch_false": partial(self._graph, node, no),
+        }
         try:
             return conditional(self.builder, condition, branches, operands, self._sizes)
         except CallRefused as refused:
             raise failure(node, str(refused)) from refused
+
+    def _repeated(
+        self,
+        node: fx.Node,
+        condition: fx.GraphModule,
+        body: fx.GraphModule,
+        carried: Sequence[Value],
+        operands: Sequence[Value],
+    ) -> Value:
+        """The values of a loop that ends when a graph says so."""
+
+        def holds(inside: Sequence[Value]) -> list[relax.Expr]:
+            return [self._argument(each) for each in pytree.tree_leaves(self._inlined(condition, *inside))]
+
+        try:
+            first = [self._argument(value) for value in carried]
+            if not all(
+                isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType) for value in first
+            ):
+                raise CallRefused("it carries numbers that are no tensors")
+            return repeated(
+                self.builder, holds, partial(self._graph, node, body), first, operands, self._sizes
+            )
+        except CallRefused as refused:
+            raise failure(node, str(refused)) from refused
+
+    def _graph(self, node: fx.Node, module: fx.GraphModule, operands: Sequence[Value]) -> list[relax.Expr]:
+        """The results of a graph of ``node``, which have the types of the results of ``node``."""
+        found = [self._argument(each) for each in self._inlined(module, *operands)]
+        return [self._checked_tensor(node, *pair) for pair in zip(found, node.meta["val"], strict=True)]
 
     def _argument(self, value: Value) -> Value:
         """A known tensor as a constant of Relax, in lists too."""
