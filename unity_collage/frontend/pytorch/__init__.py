@@ -24,7 +24,7 @@ def imported(
     order. A module of TorchScript may have ``shapes`` of all its inputs instead. ``asks_torch``: let PyTorch compute
     operators that are not converted, when the program runs. Raises ModelError with the reason in one line.
     """
-    from torch import nn
+    from torch import jit, nn
     from torch.export import ExportedProgram
 
     from .export import exported, exported_script
@@ -34,18 +34,13 @@ def imported(
         if example_inputs is not None:
             raise ModelError("an ExportedProgram has its inputs already: leave out example_inputs")
         return program_imported(model, asks_torch)
-    if is_script(model) and example_inputs is None:
+    if isinstance(model, jit.ScriptModule) and example_inputs is None:
         return program_imported(exported_script(model, shapes or {}), asks_torch)
     if isinstance(model, nn.Module):
         return program_imported(exported(model, example_inputs), asks_torch)
     raise ModelError(
         f"a model of PyTorch is a torch.nn.Module or a torch.export.ExportedProgram, not a {type(model).__name__}"
     )
-
-
-def is_script(model: Any) -> bool:
-    """Whether ``model`` is a module of TorchScript; does not import torch."""
-    return any(base.__name__ == "ScriptModule" for base in type(model).__mro__)
 
 
 def read_file(path: Path) -> Any:

@@ -138,9 +138,9 @@ def read(path: Path) -> ExportedProgram | torch.jit.ScriptModule:
     """The program in a file of ``torch.export.save`` or ``torch.jit.save``; raises ModelError."""
     if not is_zipfile(path):  # torch would print tracebacks
         raise ModelError(f"{path} is not an exported program of PyTorch: torch.export.save writes one")
-    with ZipFile(path) as file:
-        names = file.namelist()
     try:
+        with ZipFile(path) as file:
+            names = file.namelist()
         if any(name.endswith("/constants.pkl") for name in names):
             return torch.jit.load(path, map_location="cpu")
         if any(name.count("/") == 1 and name.endswith("/data.pkl") for name in names):
@@ -179,10 +179,9 @@ def _are_keywords(module: nn.Module, args: tuple[Any, ...]) -> bool:
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
     """Inside the ``with`` block every part of the module is in evaluation mode; afterwards its old mode is restored."""
-    # A frozen module of TorchScript has no mode.
     before = {part: part.training for part in module.modules() if hasattr(part, "training")}
-    for part in before:
-        part.training = False
+    if before:  # a frozen module of TorchScript has no mode
+        module.eval()
     try:
         yield
     finally:
