@@ -14,7 +14,7 @@ ALONE = frozenset(
     f"test_{name}"
     for name in (
         "ancestor_defects", "cli", "cli_json", "db_cli", "examples", "explain_cli", "guard", "lazy_measurement",
-        "measured_cost", "late_programs", "page_code", "peers", "postgresql", "precision",
+        "measured_cost", "late_programs", "page_code", "peers", "planted_transitions", "postgresql", "precision",
         "process_state", "refined_programs", "remote", "remote_devices", "schedule_branches",
         "timed_together", "tuning", "verify_cli",
     )

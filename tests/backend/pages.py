@@ -53,6 +53,7 @@ class Masked(torch.nn.Module):
     def forward(self, image, mask=None):
         return torch.relu(image if mask is None else image * mask)
 module = Masked().eval()
+torch.jit.save(torch.jit.trace(module, (image,)), "model.pt")
 """,
     ),
     "docs/aot.md": Page(

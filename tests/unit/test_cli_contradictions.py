@@ -44,7 +44,7 @@ CONTRADICTIONS = {
     f"explain {MODEL} --refine": "explain shows the plan of the search, and --refine compares programs",
     f"profile {MODEL} --trace -": "--trace - is not possible",
     f"profile {MODEL} --model {MODEL}": "--model is for saved programs",
-    "profile there.so": "there.so is not a model (.onnx or .pt2)",
+    "profile there.so": "there.so is not a model (.onnx, .pt2 or .pt)",
     "check onednn --annotated there.py": "--annotated is for plans, and onednn is not a file with plans",
     "check there.json --cases a.b:C": "--cases is for backends, and there.json is a file with plans",
     "check there.json --timeout 5s": "--timeout is for backends, and there.json is a file with plans",

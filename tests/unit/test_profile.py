@@ -267,7 +267,7 @@ def test_kernels_side_by_side_are_a_table_of_their_own() -> None:
         (["none.onnx"], "none.onnx is not a file"),
         (
             ["there.so"],
-            "there.so is not a model (.onnx or .pt2): the code of a saved program has no timing",
+            "there.so is not a model (.onnx, .pt2 or .pt): the code of a saved program has no timing",
         ),
         (["there.onnx", "--inputs", "none.npz"], "none.npz is not a file"),
         (

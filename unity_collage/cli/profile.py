@@ -164,7 +164,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     if not is_model and not options.compiled_from:
         raise UsageError(
-            f"{options.model} is not a model ({' or '.join(_MODELS)}): the code of a saved program has no timing "
+            f"{options.model} is not a model (.onnx, .pt2 or .pt): the code of a saved program has no timing "
             "points; name the model that it was compiled from with --model, and its plan is timed"
         )
     if options.inputs != RANDOM:
