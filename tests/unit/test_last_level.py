@@ -23,7 +23,7 @@ MIB = 1 << 20
         ),  # it reports 105 MiB
         ({4: 30.0, 32: 30.0, 64: 29.0, 128: 9.0}, 64),
         ({4: 11.0, 32: 10.5, 128: 10.0}, None),  # nothing is faster than memory
-        ({4: 30.0, 8: 9.0, 16: 8.0, 128: 9.0}, 4),
+        ({4: 30.0, 8: 9.0, 16: 25.0, 128: 9.0}, 4),  # what is found behind a slow one is noise
     ],
 )
 def test_the_knee_of_a_curve(rates: dict[int, float], expected: int | None) -> None:

@@ -50,13 +50,13 @@ def exported_script(module: torch.jit.ScriptModule, shapes: Mapping[str, Any]) -
     Inputs are float32, or all int64 if the module takes no float32. Raises ModelError.
     """
     needed = [arg.name for arg in _method(module).schema.arguments[1:] if not arg.has_default_value()]
-    given = {name: shape for name, shape in shapes.items() if isinstance(shape, (tuple, list))}
+    given = {name: shape for name, shape in shapes.items() if _is_shape(shape)}
     if missing := [name for name in needed if name not in given]:
         raise ModelError(
             f"a module of TorchScript has no sizes, and there is no shape for {', '.join(missing)}: give that of each "
             f"input, such as --shape {missing[0]}=1,3,224,224, or in Python example inputs: compile(module, (x,))"
         )
-    inputs = {name: torch.zeros(tuple(map(int, given[name]))) for name in needed}
+    inputs = {name: torch.zeros(tuple(given[name])) for name in needed}
     try:
         return exported(module, inputs)
     except ModelError:
@@ -67,6 +67,10 @@ def exported_script(module: torch.jit.ScriptModule, shapes: Mapping[str, Any]) -
         except ModelError:
             pass
         raise
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(size, int) and size >= 0 for size in value)
 
 
 class _Inner(nn.Module):
@@ -90,7 +94,8 @@ def _reason(error: Exception) -> str:
     call = next(
         (line.strip() for line, mark in reversed([*pairwise(lines)]) if mark.endswith("<--- HERE")), ""
     )
-    cause = next((line.strip() for line in reversed(lines) if line.startswith("RuntimeError: ")), "")
+    causes = (line.strip() for line in reversed(lines) if line.startswith("RuntimeError: "))
+    cause = next(causes, type(error).__name__)
     return f"{cause.rstrip(':')} in the line {call!r} of its program"
 
 
