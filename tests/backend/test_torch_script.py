@@ -142,6 +142,13 @@ def test_a_file_of_weights_is_refused(tmp_path: Path) -> None:
         uc.compile(tmp_path / "weights.pt", measure=False)
 
 
+def test_an_exported_program_has_its_own_suffix(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(Network().eval(), (IMAGE,)), tmp_path / "network.pt2")
+    (tmp_path / "network.pt2").rename(tmp_path / "network.pt")
+    with pytest.raises(ModelError, match=r"is no module of TorchScript: .* ends in \.pt2"):
+        uc.compile(tmp_path / "network.pt", measure=False)
+
+
 def test_the_command_compares_with_pytorch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = str(saved(scripted(Network(), "scripted"), tmp_path / "network.pt"))
     code = cli.main(["compile", path, "--shape", "image=2,3,8,8", "--no-measure", "--verify", "random"])

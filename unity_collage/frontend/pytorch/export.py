@@ -144,6 +144,8 @@ def read(path: Path) -> ExportedProgram | torch.jit.ScriptModule:
     if not is_zipfile(path):  # torch would print tracebacks
         raise ModelError(f"{path} is not an exported program of PyTorch: torch.export.save writes one")
     try:
+        if path.suffix == ".pt2":
+            return torch.export.load(path)
         with ZipFile(path) as file:
             names = file.namelist()
         if any(name.endswith("/constants.pkl") for name in names):
@@ -153,7 +155,7 @@ def read(path: Path) -> ExportedProgram | torch.jit.ScriptModule:
                 f"{path} holds objects that torch.save wrote, such as weights, and no program: load them in Python and "
                 "call compile(module, (tensor, ...)), or write the module with torch.export.save"
             )
-        return torch.export.load(path)
+        raise ModelError(f"{path} is no module of TorchScript: a program of torch.export.save ends in .pt2")
     except ModelError:
         raise
     except Exception as error:  # torch raises whatever its unpickling raises
