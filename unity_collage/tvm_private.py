@@ -1,7 +1,8 @@
 """The private names of TVM that this package uses, each with the reason.
 
 No other module of this package uses a name of TVM that begins with an underscore. tests/unit/test_tvm_private.py uses
-each name, so it fails if an upgrade of TVM moves one.
+each name, so it fails if an upgrade of TVM moves one. The native runtime knows where an executable has its constants
+(``base/vm_constants.cc``), which tests/backend/test_weights_in_files.py checks.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -18,10 +19,13 @@ import tvm_ffi.libinfo
 from compiled import backends_of, compiled, random
 from onnx import TensorProto, helper, numpy_helper
 from resealed import facts_of, resealed
+from tvm.support import cc
 
 import unity_collage as uc
 from unity_collage.compiler import compile_with
 from unity_collage.cost.model import CostModel, Overheads, Workload
+from unity_collage.lowering import elf
+from unity_collage.lowering.imports_object import packed_imports
 from unity_collage.passes import MakeVariants
 from unity_collage.pipeline import collage
 from unity_collage.plan.costs import Cost
@@ -72,6 +76,36 @@ def test_large_weights_are_read_from_the_file_of_their_program(backend: str, tmp
         path.unlink()  # what is mapped stays
     for number, program in enumerate(loaded):
         np.testing.assert_allclose(program(X).numpy(), expected(1 + number // 2), rtol=1e-4, atol=1e-4)
+
+
+def test_a_program_is_written_as_tvm_writes_it(tmp_path: Path) -> None:
+    """Without its constants TVM writes bytes that are put together again; afterwards the program still has them."""
+    for backend in BACKENDS:
+        executable = program_of(1, backend)._executable
+        module = executable.mod
+        path = packed_imports(module, False, f"{backend}_", str(tmp_path))
+        right = np.from_dlpack(tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(module))
+        assert right.tobytes() in Path(path).read_bytes()
+        packed, *constants = tvm_ffi.get_global_func("collage.runtime.pack_imports")(module, b"mark" * 6)
+        assert np.from_dlpack(packed).nbytes < X.shape[1] ** 2 < right.nbytes
+        assert [np.from_dlpack(each[0]).nbytes for each in constants] == [4 * X.shape[1] ** 2]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_a_symbol_names_what_is_written_behind_its_library(tmp_path: Path) -> None:
+    pieces = [np.arange(100_000, dtype=np.int8), np.frombuffer(b"an end", np.int8)]
+    part = elf.Part(b"the_symbol", [np.zeros(64, np.int8)])
+    elf.write(tmp_path / "a.o", [part, elf.Part(b"another", [np.arange(9, dtype=np.int8)])], elf.X86_64)
+    library = tmp_path / "a.so"
+    cc.create_shared(str(library), [str(tmp_path / "a.o")])
+    elf.append(library, b"the_symbol", pieces)
+    loaded = ctypes.CDLL(str(library))
+    expected = b"".join(piece.tobytes() for piece in pieces)
+    symbol = (ctypes.c_char * len(expected)).in_dll(loaded, "the_symbol")
+    assert symbol.raw == expected
+    assert (ctypes.c_char * 9).in_dll(loaded, "another").raw == bytes(range(9))
+    with pytest.raises(ValueError, match="no symbol missing"):
+        elf.append(library, b"missing", pieces)
 
 
 def test_small_weights_and_object_files_have_no_pages_of_their_own(

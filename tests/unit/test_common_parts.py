@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unity_collage.lowering.common_parts import CommonBlob, cut, programs_in, without_blob
+from unity_collage.lowering.common_parts import CommonBlob, Content, noted, programs_in, without_blob
 from unity_collage.schedule.panels import Panels
 
 
@@ -19,12 +19,6 @@ def weights(*shape: int, seed: int = 0) -> np.ndarray:
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
     return np.frombuffer(array.tobytes(), np.int8)
-
-
-def saved_tensor(array: np.ndarray) -> bytes:
-    """A tensor as TVM writes it."""
-    head = pack("<QQiiiBBH", 0xDD5E40F096B4A13F, 0, 1, 0, array.ndim, 2, 32, 1)
-    return head + pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes) + array.tobytes()
 
 
 def saved_programs(*constants: np.ndarray) -> np.ndarray:
@@ -39,16 +33,16 @@ def saved_programs(*constants: np.ndarray) -> np.ndarray:
     return np.frombuffer(pack("<Q", len(text)) + text + blob, np.int8)
 
 
-def read(pieces: list[dict[str, Any]], section: bytes) -> bytes:
+def read(note: dict[str, Any], section: bytes) -> bytes:
     """What the runtime copies."""
 
-    def at(piece: dict[str, Any], axis: int, offset: int) -> bytes:
-        if axis == len(piece["counts"]):
-            return section[offset : offset + piece["nbytes"]]
-        stride = piece["strides"][axis]
-        return b"".join(at(piece, axis + 1, offset + i * stride) for i in range(piece["counts"][axis]))
+    def at(axis: int, offset: int) -> bytes:
+        if axis == len(note["counts"]):
+            return section[offset : offset + note["nbytes"]]
+        stride = note["strides"][axis]
+        return b"".join(at(axis + 1, offset + i * stride) for i in range(note["counts"][axis]))
 
-    return b"".join(at(piece, 0, piece["offset"]) for piece in pieces)
+    return at(0, note["offset"])
 
 
 def of(common: CommonBlob) -> bytes:
@@ -59,7 +53,7 @@ def test_modules_of_libraries_find_their_constants_in_one_blob() -> None:
     a, b, c = (weights(16, 24, seed=seed) for seed in range(3))
     common = CommonBlob()
     for constants in ((a, b), (c, b, a)):
-        saved = saved_programs(*constants)
+        saved = [saved_programs(*constants)]
         text = programs_in("collage.onednn", saved)
         bare = without_blob(text, saved, common)
         (length,) = np.frombuffer(bare[:8].tobytes(), np.uint64)
@@ -74,7 +68,18 @@ def test_modules_of_libraries_find_their_constants_in_one_blob() -> None:
 
 @pytest.mark.parametrize("kind", ["relax.VMExecutable", "collage.onnxruntime"])
 def test_other_modules_have_no_programs(kind: str) -> None:
-    assert programs_in(kind, as_bytes(np.frombuffer(pack("<Q", 2) + b"{}", np.int8))) is None
+    assert programs_in(kind, [np.frombuffer(pack("<Q", 2) + b"{}", np.int8)]) is None
+
+
+def test_a_blob_that_is_not_copied_is_the_constants_of_its_module() -> None:
+    a, b = weights(16, 24), weights(16, 24, seed=1)
+    whole = saved_programs(a, b)
+    (length,) = np.frombuffer(whole[:8].tobytes(), np.uint64)
+    at = 8 + int(length)
+    saved = [whole[:at], Content(whole[at:], (1, 8, 1), (whole.nbytes - at,), -1), whole[:0]]
+    common = CommonBlob()
+    without_blob(programs_in("collage.onednn", saved), saved, common)
+    assert of(common) == a.tobytes() + b.tobytes()
 
 
 @pytest.mark.parametrize("width", [8, 16, 24])
@@ -83,26 +88,19 @@ def test_constants_and_panels_of_them_are_notes(width: int) -> None:
     common = CommonBlob()
     for array in (w, filters):
         common.add(as_bytes(array))
+    known = common.nbytes
     tensors = [
         w,
         Panels((), (0,), 1, 48, width).pack(w),
-        other,
         Panels((), (0, 1, 2), 3, 96, width).pack(filters),
+        other,
+        other,
     ]
-    saved = np.frombuffer(b"code" + b"".join(map(saved_tensor, tensors)) + b"more", np.int8)
-    own, pieces = cut(saved, common, common.nbytes)
-    assert read(pieces, of(common) + b"".join(part.tobytes() for part in own)) == saved.tobytes()
-    assert sum(part.nbytes for part in own) == saved.nbytes - 2 * w.nbytes - filters.nbytes
-
-
-def test_what_only_looks_like_a_tensor_is_copied() -> None:
-    w = weights(32, 48)
-    common = CommonBlob()
-    common.add(as_bytes(w))
-    begin = saved_tensor(w)
-    inner = np.frombuffer(begin + bytes(-len(begin) % 4), np.float32)
-    texts = [begin[:20], begin[:40] + b"cut", begin[:-8], saved_tensor(inner), b"\0" * 9 + begin[:24]]
-    for text in texts:
-        saved = np.frombuffer(text, np.int8)
-        own, pieces = cut(saved, common, common.nbytes)
-        assert read(pieces, of(common) + b"".join(part.tobytes() for part in own)) == text
+    notes = [
+        noted(Content(as_bytes(tensor), (2, 32, 1), tensor.shape, place), common)
+        for place, tensor in enumerate(tensors)
+    ]
+    assert common.nbytes == known + other.nbytes
+    for place, (note, tensor) in enumerate(zip(notes, tensors, strict=True)):
+        assert read(note, of(common)) == tensor.tobytes()
+        assert (note["place"], note["shape"], note["dtype"]) == (place, list(tensor.shape), [2, 32, 1])

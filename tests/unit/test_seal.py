@@ -58,7 +58,7 @@ OTHER_LENGTH = "it has another length than when it was saved"
 
 
 def other_format(number: str) -> str:
-    return f"it has format {number}, and this version of unity_collage has format 2: compile the model again"
+    return f"it has format {number}, and this version of unity_collage has format 3: compile the model again"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def other_format(number: str) -> str:
         (lambda data: b"\1" + data[1:], CHANGED),
         (lambda data: data.replace(b"a/b", b"a/c"), CHANGED),
         (lambda data: data[:-20] + b"\0" + data[-19:], CHANGED),
-        (lambda data: data.replace(b"unity_collage 2\n", b"unity_collage 1\n"), other_format("1")),
-        (lambda data: data.replace(b"unity_collage 2\n", b"unity_collage 30"), other_format("30")),
+        (lambda data: data.replace(b"unity_collage 3\n", b"unity_collage 1\n"), other_format("1")),
+        (lambda data: data.replace(b"unity_collage 3\n", b"unity_collage 30"), other_format("30")),
         (lambda _: elf(0)[:8], "its end is missing: it has 8 bytes of a longer library"),
         (lambda _: elf(64), "its end is missing: it has 64 bytes of a longer library"),
         (lambda _: elf(64) + bytes(639), "its end is missing: it has 703 bytes of a longer library"),

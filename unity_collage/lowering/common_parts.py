@@ -10,8 +10,7 @@ of its place replaces it: it is copied from there when the program is loaded, ev
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from struct import Struct
@@ -25,13 +24,24 @@ VIRTUAL_MACHINE = "relax.VMExecutable"
 
 _ALIGNED = 64
 _LENGTH = Struct("<Q")
-_TENSOR, _EXTENT = Struct("<QQiiiBBH"), Struct("<q")
-"""How TVM writes a tensor: a magic number, a reserved one, kind and number of the device, rank, and the type's code,
-bits and lanes. The extents, the number of bytes, and the bytes follow.
-"""
-_MAGIC = re.compile(re.escape(_LENGTH.pack(0xDD5E40F096B4A13F)))
-_LEAST_BYTES, _PREFIX = 4096, 16
-"""Smaller tensors stay where they are. Equal tensors are searched among those with the same first bytes."""
+_PREFIX = 16
+"""Equal contents are searched among those with the same first bytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """A constant that is not copied into the bytes of its module."""
+
+    data: Blob
+    dtype: tuple[int, int, int]
+    """Code, bits and lanes of its type, as DLPack has them."""
+    shape: tuple[int, ...]
+    place: int
+    """Its number among the constants of an executable."""
+
+
+Saved = Sequence[Blob | Content]
+"""All bytes of a saved module, in order."""
 
 
 @dataclass(slots=True)
@@ -79,19 +89,27 @@ def _piece(
     return {"offset": offset, "nbytes": nbytes, "counts": list(counts), "strides": list(strides)}
 
 
-def programs_in(kind: str, saved: Blob) -> Any:
+def nbytes_of(saved: Saved) -> int:
+    """The length of a saved module."""
+    return sum(part.nbytes for part in blobs_of(saved))
+
+
+def blobs_of(saved: Saved) -> list[Blob]:
+    """All bytes of a saved module, in order."""
+    return [part.data if isinstance(part, Content) else part for part in saved]
+
+
+def programs_in(kind: str, saved: Saved) -> Any:
     """The text of a saved module of programs for a library; None for other modules."""
     if not kind.startswith("collage."):
         return None
-    (length,) = _LENGTH.unpack(saved[: _LENGTH.size].tobytes())
-    text = json.loads(saved[_LENGTH.size : _LENGTH.size + length].tobytes())
+    text = json.loads(_text_and_blob(saved)[0].tobytes())
     return text if "programs" in text else None
 
 
-def without_blob(text: Any, saved: Blob, common: CommonBlob) -> Blob:
+def without_blob(text: Any, saved: Saved, common: CommonBlob) -> Blob:
     """The saved module with programs that find their constants in ``common``."""
-    (length,) = _LENGTH.unpack(saved[: _LENGTH.size].tobytes())
-    blob = saved[_LENGTH.size + length :]
+    _, blob = _text_and_blob(saved)
     for constant in (each for program in text["programs"] for each in program["constants"]):
         begin = constant["offset"]
         constant["offset"] = common.add(blob[begin : begin + constant["nbytes"]])
@@ -100,43 +118,17 @@ def without_blob(text: Any, saved: Blob, common: CommonBlob) -> Blob:
     return np.frombuffer(_LENGTH.pack(len(code)) + code, np.int8)
 
 
-def cut(saved: Blob, common: CommonBlob, offset: int) -> tuple[list[Blob], list[dict[str, Any]]]:
-    """The bytes of a saved executable that ``common`` does not have, and all its bytes in pieces.
-
-    The former begin at ``offset``, without gaps.
-    """
-    own: list[Blob] = []
-    pieces: list[dict[str, Any]] = []
-
-    def keep(rest: Blob) -> None:
-        pieces.append(_piece(offset + sum(part.nbytes for part in own), rest.nbytes))
-        own.append(rest)
-
-    at = 0
-    for begin, nbytes, shape in _tensors(saved):
-        piece = common.piece(saved[begin : begin + nbytes], shape) if begin >= at else None
-        if piece is not None:
-            keep(saved[at:begin])
-            pieces.append(piece)
-            at = begin + nbytes
-    keep(saved[at:])
-    return own, pieces
+def _text_and_blob(saved: Saved) -> tuple[Blob, Blob]:
+    """The two parts of a saved module of ours: base/saved_module.h describes it."""
+    first, *rest = blobs_of(saved)
+    (length,) = _LENGTH.unpack(first[: _LENGTH.size].tobytes())
+    end = _LENGTH.size + length
+    return first[_LENGTH.size : end], rest[0] if rest else first[end:]
 
 
-def _tensors(saved: Blob) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Where the bytes of large tensors begin, how many there are, and the shape.
-
-    Other bytes may look like the beginning of a tensor; the result is still an exact copy.
-    """
-    for match in _MAGIC.finditer(saved.data):
-        at = match.start() + _TENSOR.size
-        if at > saved.nbytes:
-            return
-        *_, rank, _code, bits, lanes = _TENSOR.unpack(saved[match.start() : at].tobytes())
-        begin = at + _EXTENT.size * (rank + 1)
-        if not 0 < rank < 16 or begin > saved.nbytes:
-            continue
-        *shape, nbytes = (number for (number,) in _EXTENT.iter_unpack(saved[at:begin].tobytes()))
-        is_whole = nbytes == prod(shape) * bits * lanes // 8 and begin + nbytes <= saved.nbytes
-        if is_whole and nbytes >= _LEAST_BYTES:
-            yield begin, nbytes, tuple(shape)
+def noted(content: Content, common: CommonBlob) -> dict[str, Any]:
+    """Where the runtime finds a constant of an executable: it is added to ``common`` if it is new."""
+    found = common.piece(content.data, content.shape)
+    if found is None:
+        found = _piece(common.add(content.data), content.data.nbytes)
+    return {**found, "place": content.place, "dtype": list(content.dtype), "shape": list(content.shape)}

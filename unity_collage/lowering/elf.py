@@ -1,6 +1,6 @@
-"""Writes data as an object file for a linker, without a copy, after the headers that System V's ABI describes.
+"""Writes data as an object file for a linker, and behind a library that is linked already, both without a copy.
 
-Chapter 4: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.intro.html.
+After System V's ABI, chapters 4 and 5: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.intro.html.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ _HEADER = Struct("<16sHHIQQQIHHHHHH")
 _SECTION = Struct("<IIQQQQIIQQ")
 _ENTRY = Struct("<IBBHQQ")
 """An entry of the table of symbols."""
+_SEGMENT = Struct("<IIQQQQQQ")
+"""An entry of the table of segments, which the dynamic loader maps."""
 
-_PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
+_PROGBITS, _SYMTAB, _STRTAB, _DYNSYM = 1, 2, 3, 11
+_LOAD, _READABLE = 1, 4
 _ALLOC, _LARGE = 0x2, 0x10000000
 """Flags of sections.
 
@@ -29,6 +32,8 @@ A large section of x86-64 comes after all others, so that code still reaches its
 """
 _GLOBAL_OBJECT = 0x11
 _PAGE = 4096
+_SEGMENT_ALIGNED = 1 << 16
+"""The largest page of the processors that run programs."""
 
 Blob = np.ndarray[Any, Any]
 
@@ -92,6 +97,52 @@ def write(path: Path, parts: Sequence[Part], machine: int) -> None:
             file.write(bytes(-part.nbytes % _PAGE))
         file.write(table + strings)
         file.write(bytes(sections_at - strings_at - len(strings)) + b"".join(sections))
+
+
+def append(path: Path, symbol: bytes, pieces: Sequence[Blob]) -> None:
+    """Write data behind the linked library at ``path``, in a segment of its own, which ``symbol`` names.
+
+    The library defines the symbol already; ValueError if not. A linker would copy the data, and the table of segments
+    has no room for one more. So the table is written again, behind the data and in the same segment.
+    """
+    with path.open("r+b") as file:
+        library = file.read()
+        entry_at, entry = _symbol_in(library, symbol)
+        header = list(_HEADER.unpack_from(library))
+        table_at, count = header[5], header[10]
+        segments = [_SEGMENT.unpack_from(library, table_at + i * _SEGMENT.size) for i in range(count)]
+        end = max(at + nbytes for kind, _, _, at, _, _, nbytes, _ in segments if kind == _LOAD)
+        begin = len(library) + -len(library) % _SEGMENT_ALIGNED
+        address = end + -end % _SEGMENT_ALIGNED
+        file.write(bytes(begin - len(library)))
+        for piece in pieces:
+            file.write(piece.data)
+        nbytes = sum(piece.nbytes for piece in pieces)
+        file.write(bytes(-nbytes % 8))
+        header[5], header[10] = file.tell(), count + 1
+        whole = file.tell() + (count + 1) * _SEGMENT.size - begin
+        # Segments are sorted by address.
+        last = max(i for i, segment in enumerate(segments) if segment[0] == _LOAD)
+        added = (_LOAD, _READABLE, begin, address, address, whole, whole, _SEGMENT_ALIGNED)
+        segments.insert(last + 1, added)
+        file.write(b"".join(_SEGMENT.pack(*segment) for segment in segments))
+        file.seek(entry_at)
+        file.write(_ENTRY.pack(*entry[:4], address, nbytes))
+        file.seek(0)
+        file.write(_HEADER.pack(*header))
+
+
+def _symbol_in(library: bytes, name: bytes) -> tuple[int, tuple[int, ...]]:
+    """Where the entry of a symbol is among those for the dynamic loader, and the entry."""
+    header = _HEADER.unpack_from(library)
+    sections = [_SECTION.unpack_from(library, header[6] + i * _SECTION.size) for i in range(header[12])]
+    _, _, _, _, at, nbytes, strings, *_ = next(each for each in sections if each[1] == _DYNSYM)
+    names_at = sections[strings][4]
+    for entry_at in range(at, at + nbytes, _ENTRY.size):
+        entry = _ENTRY.unpack_from(library, entry_at)
+        if library.startswith(name + b"\0", names_at + entry[0]):
+            return entry_at, entry
+    raise ValueError(f"the library has no symbol {name.decode()}")
 
 
 def _table(texts: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm.support import cc
 
-from .imports_object import imports_apart, packed_imports
+from .imports_object import ImportsApart, packed_imports
 
 
 def write(module: Any, path: Path) -> None:
@@ -26,7 +26,9 @@ def write_linked(module: Any, path: Path) -> None:
     if cc.get_cc() is None:
         write(module, path)
     else:
-        _exported(module, path, cc.create_shared, imports_apart)
+        imports = ImportsApart()
+        _exported(module, path, cc.create_shared, imports.packed)
+        imports.append(path)
 
 
 def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Callable[..., str]) -> None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from threading import Lock
 from typing import Any, TypeVar
 
 from unity_collage.runtime import cuda, streams, torch_calls
@@ -23,6 +24,12 @@ _TYPES = {"cpu": 1, "cuda": 2}
 
 PLACED = "collage_placed"
 """The function of a program that returns the constants of other devices than the first, which ``main`` takes last."""
+
+
+STARTING = Lock()
+"""Held while a virtual machine starts, which reads the constants of its executable; these are away while a program is
+written.
+"""
 
 
 class Machines:
@@ -55,7 +62,7 @@ class Machines:
     def started(self) -> tvm_ffi.Module:
         """A new VM, which also has ``save_function``."""
         machine = self._module["vm_load_executable"]()
-        with streams.alone() if self._has_gpu else nullcontext():  # constants are copied
+        with STARTING, streams.alone() if self._has_gpu else nullcontext():  # constants are copied
             machine["vm_initialization"](*_initialization(self._devices))
         return machine
 

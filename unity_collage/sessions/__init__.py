@@ -1,6 +1,6 @@
 """Inference runtimes that take whole models in ONNX's format: their sessions as functions of a program."""
 
-from .module import SessionModel, session_module
+from .module import SessionModel, aligned_bytes, session_module
 from .runtimes import RUNTIMES, InferenceRuntime, available
 from .whole_model import WHOLE, WholeModel, whole_model
 
@@ -10,6 +10,7 @@ __all__ = [
     "InferenceRuntime",
     "SessionModel",
     "WholeModel",
+    "aligned_bytes",
     "available",
     "session_module",
     "whole_model",

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm.runtime import Module
 
 from .. import runtime
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,8 @@ class SessionModel:
     """A model that becomes a function."""
 
     symbol: str
-    onnx: bytes
+    onnx: bytes | Bytes
+    """It is not copied if it is what :func:`aligned_bytes` returns."""
     inputs: Sequence[str]
     """The names of its inputs in the order of the function's arguments; its results follow them."""
     outputs: Sequence[str]
@@ -45,6 +51,20 @@ def session_module(name: str, models: Sequence[SessionModel]) -> Module:
             }
         )
         offset += len(model.onnx)
-    blob = models[0].onnx if len(models) == 1 else b"".join(model.onnx for model in models)
     create = tvm_ffi.get_global_func(f"collage.{name}.create")
-    return create(json.dumps({"models": described}), blob)
+    return create(json.dumps({"models": described}), _blob([model.onnx for model in models]))
+
+
+def aligned_bytes(nbytes: int) -> Bytes:
+    """New bytes that a module can keep without a copy."""
+    more = np.empty(nbytes + _ALIGNED, np.uint8)
+    begin = -more.ctypes.data % _ALIGNED
+    return more[begin : begin + nbytes]
+
+
+def _blob(models: Sequence[bytes | Bytes]) -> Any:
+    """All models, one after the other."""
+    first, *others = models
+    if isinstance(first, np.ndarray) and not others and first.ctypes.data % _ALIGNED == 0:
+        return tvm_ffi.from_dlpack(first)
+    return b"".join(bytes(model) for model in models)

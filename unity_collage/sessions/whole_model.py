@@ -10,7 +10,7 @@ from tvm.ir import IRModule
 
 from ..annotations import EXTERNAL_MODS
 from ..errors import CollageError
-from .module import SessionModel, session_module
+from .module import Bytes, SessionModel, session_module
 from .runtimes import InferenceRuntime
 
 WHOLE = "the whole model"
@@ -21,7 +21,7 @@ WHOLE = "the whole model"
 class WholeModel:
     """A model in ONNX's format beside the module that was imported from it."""
 
-    onnx: Callable[[], bytes]
+    onnx: Callable[[], bytes | Bytes]
     """Writes the model with the sizes of the module; raises ModelError where that is not possible."""
     inputs: Sequence[str]
     outputs: Sequence[str]

@@ -67,7 +67,7 @@ def _whole(
 ) -> IRModule:
     """A model with a part that is not converted, as one call; raises ``error`` if nothing takes the whole model."""
     try:
-        mod = elsewhere.whole(params, outputs, original(model, folder, params))
+        mod = elsewhere.whole(params, outputs, original(model, folder, params).tobytes())
     except ModelError:
         raise error from None
     elsewhere.remarks = [f"{RUNTIMES['onnxruntime'].title} computes the whole model: {error}"]

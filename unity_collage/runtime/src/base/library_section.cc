@@ -8,20 +8,26 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
+#include "base/borrowed.h"
 #include "base/json.h"
 #include "base/saved_module.h"
 #include "base/shared_library.h"
+#include "base/vm_constants.h"
 
 namespace collage {
 namespace {
 
+using tvm::ffi::Any;
 using tvm::ffi::Bytes;
 using tvm::ffi::Function;
 using tvm::ffi::Module;
+using tvm::ffi::ModuleObj;
 using tvm::ffi::String;
 
 constexpr uintptr_t kPage = 4096;
@@ -65,36 +71,91 @@ Piece ParsePiece(const json::Object& text) {
   return piece;
 }
 
-void Append(const std::byte* from, const Piece& piece, size_t axis, std::string* to) {
+// Copies a piece to `to`; the result is the end of the copy.
+std::byte* Copy(const std::byte* from, const Piece& piece, size_t axis, std::byte* to) {
   if (axis == piece.counts.size()) {
-    to->append(reinterpret_cast<const char*>(from), piece.nbytes);
-    return;
+    std::memcpy(to, from, piece.nbytes);
+    return to + piece.nbytes;
   }
   for (int64_t i = 0; i < piece.counts[axis]; ++i)
-    Append(from + i * piece.strides[axis], piece, axis + 1, to);
+    to = Copy(from + i * piece.strides[axis], piece, axis + 1, to);
+  return to;
 }
 
-// A module of another kind than ours, made from a copy of its bytes. The library's pages are given back to
-// the system as soon as they are copied.
-Module LoadCopied(const std::string& kind, size_t nbytes, const std::string& symbol,
-                  const std::vector<Piece>& pieces) {
-  size_t end = 0;
-  for (const Piece& piece : pieces) end = std::max(end, piece.End());
-  const LibrarySection section(symbol, 0, end);
-  std::string copy;
-  copy.reserve(nbytes);
-  for (const Piece& piece : pieces) {
-    for (size_t from = piece.offset; piece.counts.empty() && from < piece.End(); from += kCopiedAtOnce) {
-      const size_t to = std::min(from + kCopiedAtOnce, piece.End());
-      copy.append(reinterpret_cast<const char*>(section.data() + from), to - from);
-      section.Forget(from, to);
-    }
-    if (!piece.counts.empty()) Append(section.data() + piece.offset, piece, 0, &copy);
-    section.Forget(piece.offset, piece.End());
+// Copy of one block. The library's pages are given back to the system as soon as they are copied.
+void CopyBlock(const LibrarySection& section, size_t offset, size_t nbytes, std::byte* to) {
+  for (size_t begin = 0; begin < nbytes; begin += kCopiedAtOnce) {
+    const size_t end = std::min(begin + kCopiedAtOnce, nbytes);
+    std::memcpy(to + begin, section.data() + offset + begin, end - begin);
+    section.Forget(offset + begin, offset + end);
   }
-  if (copy.size() != nbytes) TVM_FFI_THROW(ValueError) << "a part of a program is incomplete";
+}
+
+// A module of another kind than ours, made from a copy of its bytes.
+Module LoadCopied(const std::string& kind, const LibrarySection& section) {
+  std::string copy(section.nbytes(), '\0');
+  CopyBlock(section, 0, copy.size(), reinterpret_cast<std::byte*>(copy.data()));
+  section.Forget(0, copy.size());
   return Function::GetGlobalRequired("ffi.Module.load_from_bytes." + kind)(Bytes(std::move(copy)))
       .cast<Module>();
+}
+
+// A constant of an executable.
+struct Content {
+  int64_t place;  // among the constants
+  Piece piece;
+  DLDataType dtype;
+  std::vector<int64_t> shape;
+
+  size_t nbytes() const {
+    size_t count = 1;
+    for (const int64_t extent : shape) count *= extent;
+    return count * (dtype.bits / 8) * dtype.lanes;
+  }
+};
+
+Content ParseContent(const json::Object& text) {
+  const auto type = json::GetAll<int64_t>(text, "dtype");
+  if (type.size() != 3) TVM_FFI_THROW(ValueError) << "a part of a program has no type";
+  Content content{json::Get<int64_t>(text, "place"), ParsePiece(text),
+                  DLDataType{static_cast<uint8_t>(type[0]), static_cast<uint8_t>(type[1]),
+                             static_cast<uint16_t>(type[2])},
+                  json::GetAll<int64_t>(text, "shape")};
+  size_t nbytes = content.piece.nbytes;
+  for (const int64_t count : content.piece.counts) nbytes *= count;
+  if (nbytes != content.nbytes()) TVM_FFI_THROW(ValueError) << "a part of a program is incomplete";
+  return content;
+}
+
+// A program of TVM's virtual machine that was saved without its large constants, which are copied once. All
+// are in one piece of memory, with large pages: programs read most of it in every run.
+Module LoadExecutable(const std::string& kind, const std::string& symbol, const LibrarySection& saved,
+                      const std::vector<Content>& contents) {
+  const Module executable = LoadCopied(kind, saved);
+  std::vector<Any>* constants = ConstantsOf(const_cast<ModuleObj*>(executable.operator->()));
+  if (constants == nullptr) TVM_FFI_THROW(RuntimeError) << "it was saved with another version of TVM";
+  size_t nbytes = 0, end = 0;
+  for (const Content& content : contents) {
+    nbytes += RoundUp(content.nbytes());
+    end = std::max(end, content.piece.End());
+  }
+  const LibrarySection section(symbol, 0, end);
+  const auto buffer = std::make_shared<AlignedBuffer>(nbytes);
+  PreferLargePages(*buffer);
+  std::byte* to = buffer->data();
+  for (const Content& content : contents) {
+    const Piece& piece = content.piece;
+    if (piece.counts.empty()) {
+      CopyBlock(section, piece.offset, piece.nbytes, to);
+    } else {
+      Copy(section.data() + piece.offset, piece, 0, to);
+    }
+    section.Forget(piece.offset, piece.End());
+    constants->at(content.place) =
+        Borrowed({buffer, to}, {content.shape.data(), content.shape.size()}, content.dtype);
+    to += RoundUp(content.nbytes());
+  }
+  return executable;
 }
 
 Module Load(const Bytes& saved) {
@@ -103,18 +164,19 @@ Module Load(const Bytes& saved) {
   const std::string kind = json::Get<String>(place, "kind");
   const std::string symbol = json::Get<String>(place, "symbol");
   const auto nbytes = static_cast<size_t>(json::Get<int64_t>(place, "nbytes"));
-  if (json::Find(place, "pieces").has_value()) {
-    std::vector<Piece> pieces;
-    for (const auto& piece : json::GetAll<json::Object>(place, "pieces")) pieces.push_back(ParsePiece(piece));
-    return LoadCopied(kind, nbytes, symbol, pieces);
+  const LibrarySection own(symbol, json::Get<int64_t>(place, "offset"), nbytes);
+  if (json::Find(place, "contents").has_value()) {
+    std::vector<Content> contents;
+    for (const auto& text : json::GetAll<json::Object>(place, "contents"))
+      contents.push_back(ParseContent(text));
+    return LoadExecutable(kind, symbol, own, contents);
   }
-  const auto offset = static_cast<size_t>(json::Get<int64_t>(place, "offset"));
   std::optional<LibrarySection> blob;
   if (json::Find(place, "blob_nbytes").has_value()) {
     blob.emplace(symbol, 0, json::Get<int64_t>(place, "blob_nbytes"));
   }
-  const tvm::ffi::Optional<Module> ours = LoadSaved(kind, LibrarySection(symbol, offset, nbytes), blob);
-  return ours.has_value() ? *ours : LoadCopied(kind, nbytes, symbol, {{offset, nbytes, {}, {}}});
+  const tvm::ffi::Optional<Module> ours = LoadSaved(kind, own, blob);
+  return ours.has_value() ? *ours : LoadCopied(kind, own);
 }
 
 }  // namespace
@@ -136,9 +198,7 @@ void LibrarySection::Forget(size_t from, size_t to) const {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef()
-      .def("ffi.Module.load_from_bytes.collage.section", Load)  // in programs of older versions
-      .def("ffi.Module.load_from_bytes.collage.parts", Load);
+  tvm::ffi::reflection::GlobalDef().def("ffi.Module.load_from_bytes.collage.parts", Load);
 }
 
 }  // namespace collage

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/aligned_buffer.h"
+#include "base/pack_imports.h"
 
 namespace collage {
 namespace {
@@ -69,10 +70,9 @@ void RegisterKind(const std::string& kind, MakeModule make) {
 Bytes Saved(const std::string& json, const Blob& blob) {
   const uint64_t length = RoundUp(sizeof(uint64_t) + json.size()) - sizeof(uint64_t);
   std::string saved;
-  saved.reserve(sizeof(length) + length + blob.nbytes);
   saved.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(json);
   saved.append(length - json.size(), ' ');
-  saved.append(reinterpret_cast<const char*>(blob.data.get()), blob.nbytes);
+  AppendBlob(blob, &saved);
   return Bytes(std::move(saved));
 }
 

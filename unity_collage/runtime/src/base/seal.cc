@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kName = "unity_collage ";
 // Raise it when the footer, the facts or what they mean changes.
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr uint64_t kChunk = uint64_t{1} << 18;  // a chunk fits into a second-level cache
 
 // The end of a file, in the byte order of all processors that run programs: little-endian.
@@ -85,8 +85,11 @@ std::string WhyUnmarked(std::ifstream* file, uint64_t size) {
   }
   file->clear();
   const auto header = Read<Elf64_Ehdr>(file, 0);
-  if (header.has_value() && header->e_shoff < size &&
-      size - header->e_shoff >= uint64_t{header->e_shnum} * header->e_shentsize) {
+  const auto is_inside = [size](uint64_t begin, uint64_t count, uint64_t nbytes) {
+    return begin < size && size - begin >= count * nbytes;
+  };
+  if (header.has_value() && is_inside(header->e_shoff, header->e_shnum, header->e_shentsize) &&
+      is_inside(header->e_phoff, header->e_phnum, header->e_phentsize)) {
     return "it is a library, but not a saved program, or the end of one is missing";
   }
   return "its end is missing: it has " + std::to_string(size) + " bytes of a longer library";
