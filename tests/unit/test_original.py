@@ -12,6 +12,7 @@ from onnx.external_data_helper import load_external_data_for_model
 from tvm import relax
 
 from unity_collage.errors import ModelError
+from unity_collage.frontend.onnx.data_files import DataFiles
 from unity_collage.frontend.onnx.original import original
 
 
@@ -79,7 +80,7 @@ def test_weights_in_other_files_are_inside(tmp_path: Path) -> None:
         convert_attribute=True,
     )
     read = onnx.load(tmp_path / "a.onnx", load_external_data=False)
-    result = onnx.load_from_string(original(read, str(tmp_path), PARAMS).tobytes())
+    result = onnx.load_from_string(original(read, DataFiles(str(tmp_path)), PARAMS).tobytes())
     load_external_data_for_model(read, str(tmp_path))
     assert result == fixed(read)
     tensors = [*right.graph.initializer, right.graph.node[-2].attribute[0].t]
@@ -93,4 +94,4 @@ def test_a_file_of_weights_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     read = onnx.load(tmp_path / "a.onnx", load_external_data=False)
     (tmp_path / "w.bin").unlink()
     with pytest.raises(ModelError, match="its weights cannot be read"):
-        original(read, str(tmp_path), PARAMS)
+        original(read, DataFiles(str(tmp_path)), PARAMS)

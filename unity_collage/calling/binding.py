@@ -40,10 +40,10 @@ def with_constant_inputs(model: Model, params: Params) -> tuple[Model, Params]:
     if not params or not isinstance(params, Mapping):
         return model, params
     if isinstance(model, (str, Path)) and Path(model).suffix not in FILES_OF_TORCH:
-        file = read_onnx(Path(model))
+        file = read_onnx(Path(model), whole=False)
     elif isinstance(model, (onnx.ModelProto, OnnxFile)):
         given = model if isinstance(model, OnnxFile) else OnnxFile(model)
-        file = OnnxFile(onnx.ModelProto(), given.folder)
+        file = OnnxFile(onnx.ModelProto(), given.files)
         file.model.CopyFrom(given.model)
     else:
         return model, params

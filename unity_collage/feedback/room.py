@@ -7,12 +7,12 @@ from tvm.ir import IRModule
 from ..lowering.live_memory import weights_nbytes
 from ..machine.memory import available_bytes
 
-OF_OURS, OF_A_PLAN, OF_A_RUNTIME = 5, 6, 8
+OF_OURS, OF_A_PLAN, OF_A_RUNTIME = 3, 4, 5
 """How many copies of the weights a program takes until it is timed, here and in the process that runs it.
 
-Found with forty products of 2048 x 2048. Packing makes one copy, and TVM writes a program by way of two more. The
-process that runs it maps the file, and a library may pack again. A model goes to a runtime as an ONNX file, of which
-both processes have a copy.
+Found with forty products of 2048 x 2048, and one more for the file where temporary files are in memory. Packing makes
+one copy, the process that runs the program another, and a library may pack again. For a runtime this process and the
+other one have a copy of its model, and the runtime packs.
 """
 _USABLE = 0.9
 """The part of the available memory that is used at most."""

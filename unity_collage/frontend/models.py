@@ -119,13 +119,13 @@ def _of_onnx(
     def at(sizes: Mapping[str, int]) -> Imported:
         more = {names.get(name, name): size for name, size in sizes.items()}
         return Imported(
-            *imported_onnx(model.model, model.folder, fixed, {**(dims or {}), **more}, elsewhere())
+            *imported_onnx(model.model, model.files, fixed, {**(dims or {}), **more}, elsewhere())
         )
 
-    mod, names_of_inputs, outputs = imported_onnx(model.model, model.folder, fixed, dims, elsewhere())
+    mod, names_of_inputs, outputs = imported_onnx(model.model, model.files, fixed, dims, elsewhere())
     by_symbol = {safe(name): sizes for name, sizes in samples.items()}
     params = dict(zip(names_of_inputs, mod["main"].params, strict=True))
-    whole = WholeModel(partial(original, model.model, model.folder, params), names_of_inputs, outputs)
+    whole = WholeModel(partial(original, model.model, model.files, params), names_of_inputs, outputs)
     return Imported(mod, names_of_inputs, outputs, by_symbol, whole, at)
 
 
@@ -163,7 +163,7 @@ def read_model(path: Path) -> Any:
         raise ModelError(
             f"{path} is not a model but a saved program: name the .onnx or .pt2 file that it was made of"
         )
-    return read_onnx(path)
+    return read_onnx(path, whole=False)
 
 
 def _check_main(mod: IRModule) -> None:

@@ -14,20 +14,25 @@ from onnx import external_data_helper, helper, numpy_helper
 from tvm import ir, relax
 
 from ...errors import ModelError, first_line
+from .data_files import DataFiles, Loaded, left_in_file, loaded
 
 _ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors."""
 
 
-def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> np.ndarray:
-    """The values of a tensor; external data is in a file below ``folder``. Raises ModelError."""
+def array_of(tensor: onnx.TensorProto, files: DataFiles | None = None) -> np.ndarray:
+    """The values of a tensor, which may be in ``files``. Raises ModelError."""
     try:
+        if place := left_in_file(tensor, files):
+            return loaded(
+                place, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims)
+            )
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            if folder is None:
+            if files is None:
                 raise ModelError(
                     "its data are in another file: give the path of the model, or load it with its data"
                 )
-            return _external(tensor, folder)
+            return _external(tensor, files.folder)
         return numpy_helper.to_array(tensor)
     except Exception as error:  # whatever protobuf, numpy and the file system raise
         raise ModelError(f"the tensor {tensor.name!r} cannot be read: {first_line(error)}") from error
@@ -87,10 +92,11 @@ DTYPES = frozenset(
 
 
 def constant_of(array: np.ndarray) -> ir.GenericConst:
-    """A Relax constant; large mapped arrays stay where they are if they are aligned."""
+    """A Relax constant; arrays that are mapped, or read for it, stay where they are if they are aligned."""
     if array.dtype.name not in DTYPES:
         raise ModelError(f"tensors of {array.dtype.name} are not supported")
-    if isinstance(array, np.memmap) and array.ctypes.data % _ALIGNMENT == 0:
+    is_kept = isinstance(array, (np.memmap, Loaded)) and array.flags.c_contiguous
+    if is_kept and array.ctypes.data % _ALIGNMENT == 0 and array.dtype.name != "bfloat16":  # DLPack of numpy
         mapped = tvm_ffi.from_dlpack(np.asarray(array))
         return ir.GenericConst(mapped, relax.TensorType(array.shape, array.dtype.name))
     return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

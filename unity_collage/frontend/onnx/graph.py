@@ -26,6 +26,7 @@ from ...tvm_private import abandon_function
 from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
 from .captured import free_names, sub_graphs
+from .data_files import DataFiles
 from .elsewhere import Elsewhere
 from .folding import folded
 from .names import safe
@@ -40,8 +41,8 @@ MOST_NODES = 2_000_000
 class SharedState:
     """What all graphs of a model share."""
 
-    folder: str | None
-    """The folder of files with external data."""
+    files: DataFiles | None
+    """Where data that are not in the message are."""
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
     elsewhere: Elsewhere | None = None
@@ -73,15 +74,15 @@ class GraphImporter:
     """The builder of the module, in the function that is being emitted."""
 
     @property
-    def folder(self) -> str | None:
-        """The folder of files with external data."""
-        return self.model.folder
+    def files(self) -> DataFiles | None:
+        """Where data that are not in the message are."""
+        return self.model.files
 
     def graph(self, graph: onnx.GraphProto, scope: GraphScope) -> list[Value]:
         """Emit a graph with its inputs in ``scope``; returns the values of its outputs."""
         for tensor in graph.initializer:
             # A name that an input has is the default of this input; callers that give inputs put them first.
-            scope.values.maps[0].setdefault(tensor.name, Value.of(array_of(tensor, self.folder)))
+            scope.values.maps[0].setdefault(tensor.name, Value.of(array_of(tensor, self.files)))
         if graph.sparse_initializer:
             raise ModelError("sparse tensors are not supported: store them as dense ones")
         self.nodes(graph.node, [output.name for output in graph.output], scope)

@@ -16,6 +16,7 @@ from ...tvm_private import end_open_blocks
 from ..called import with_called
 from ..sizes import Shapes
 from . import table
+from .data_files import DataFiles
 from .elsewhere import Elsewhere
 from .graph import GraphImporter, GraphScope, SharedState
 from .inputs import as_multiples, parameters
@@ -30,16 +31,16 @@ _OLDEST = 6
 
 def imported(
     model: onnx.ModelProto,
-    folder: str | None = None,
+    files: DataFiles | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a model, the names of its inputs and of its results.
 
-    ``folder`` has the files with external data; without it such data are refused. A node without a converter becomes
-    a call that ``elsewhere`` makes; without it such a model is refused. Raises ModelError with the reason in one
-    line.
+    ``files``: where data are that are not in the message; without it such data are refused. A node without a converter
+    becomes a call that ``elsewhere`` makes; without it such a model is refused. Raises ModelError with the reason in
+    one line.
     """
     opsets = _opsets(model)
     if not model.graph.output:
@@ -47,19 +48,19 @@ def imported(
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
     outputs = tuple(output.name for output in model.graph.output)
-    state = SharedState(folder, functions, elsewhere)
+    state = SharedState(files, functions, elsewhere)
     try:
         mod = _converted(model, state, params, outputs, opsets)
     except ModelError as error:
         if elsewhere is None or not elsewhere.is_refused:
             raise
-        mod = _whole(model, folder, elsewhere, params, outputs, error)
+        mod = _whole(model, files, elsewhere, params, outputs, error)
     return (mod if elsewhere is None else elsewhere.attached(mod)), tuple(params), outputs
 
 
 def _whole(
     model: onnx.ModelProto,
-    folder: str | None,
+    files: DataFiles | None,
     elsewhere: Elsewhere,
     params: Mapping[str, relax.Var],
     outputs: Sequence[str],
@@ -67,7 +68,7 @@ def _whole(
 ) -> IRModule:
     """A model with a part that is not converted, as one call; raises ``error`` if nothing takes the whole model."""
     try:
-        mod = elsewhere.whole(params, outputs, original(model, folder, params).tobytes())
+        mod = elsewhere.whole(params, outputs, original(model, files, params).tobytes())
     except ModelError:
         raise error from None
     elsewhere.remarks = [f"{RUNTIMES['onnxruntime'].title} computes the whole model: {error}"]

@@ -174,7 +174,7 @@ class OnnxNode:
         if isinstance(value, bytes):
             return value.decode()
         if isinstance(value, onnx.TensorProto):
-            return array_of(value, self.importer.folder)
+            return array_of(value, self.importer.files)
         if found.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
             return list(value)
         return [item.decode() for item in value] if found.type == onnx.AttributeProto.STRINGS else value

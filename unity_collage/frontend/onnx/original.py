@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 import onnx
 from google.protobuf.message import Message
-from onnx.external_data_helper import (
-    load_external_data_for_model,
-    load_external_data_for_tensor,
-    uses_external_data,
-)
+from onnx.external_data_helper import load_external_data_for_model, load_external_data_for_tensor
 from tvm import relax, tirx
 
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 from ...sessions import aligned_bytes
+from .data_files import DataFiles, InFile, left_in_file, message_head
 
 _Proto = TypeVar("_Proto", bound=Message)
 
@@ -25,10 +22,11 @@ _LARGEST = 2**31 - 1
 """The most bytes of a message of Protocol Buffers."""
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
 _INITIALIZER = onnx.GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
+_RAW_DATA = onnx.TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
 
 
 def original(
-    model: onnx.ModelProto, folder: str | None, params: Mapping[str, relax.Var]
+    model: onnx.ModelProto, files: DataFiles | None, params: Mapping[str, relax.Var]
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The bytes of ``model`` with its weights inside; its inputs have the known sizes of ``params``.
 
@@ -46,20 +44,23 @@ def original(
     del graph.input[:]
     graph.input.extend(inputs)
     try:
-        if folder is not None:
-            load_external_data_for_model(bare, folder)  # the tensors of attributes
-        sizes = [tensor.ByteSize() for tensor in _initializers(model, folder)]
+        if files is not None:
+            load_external_data_for_model(bare, files.folder)  # the tensors of attributes
+        tensors = [*model.graph.initializer]
+        sizes = [sum(map(_nbytes, _parts(tensor, files))) for tensor in tensors]
+        heads = [message_head(_INITIALIZER, size) for size in sizes]
         inside = graph.SerializeToString()
-        heads = [_head(_INITIALIZER, size) for size in sizes]
+        of_graph = len(inside) + sum(map(len, heads)) + sum(sizes)
         rest = _without(bare, "graph").SerializeToString()
-        begin = rest + _head(_GRAPH, len(inside) + sum(map(len, heads)) + sum(sizes)) + inside
-        nbytes = len(begin) + sum(map(len, heads)) + sum(sizes)
+        begin = rest + message_head(_GRAPH, of_graph) + inside
+        nbytes = len(begin) - len(inside) + of_graph
         if nbytes > _LARGEST:
             raise ModelError("with its weights it cannot be one file, which has at most 2 GB")
         result = aligned_bytes(nbytes)
         at = _write(result, 0, begin)
-        for head, tensor in zip(heads, _initializers(model, folder), strict=True):
-            at = _write(result, _write(result, at, head), tensor.SerializeToString())
+        for head, tensor in zip(heads, tensors, strict=True):
+            for part in (head, *_parts(tensor, files)):
+                at = _write(result, at, part)
     except ModelError:
         raise
     except Exception as error:  # the library's errors have no common base class
@@ -67,18 +68,39 @@ def original(
     return result
 
 
-def _initializers(model: onnx.ModelProto, folder: str | None) -> Iterator[onnx.TensorProto]:
-    """The initializers with their data; one at a time is loaded from a file of its own."""
-    for tensor in model.graph.initializer:
-        if folder is not None and uses_external_data(tensor):
-            loaded = onnx.TensorProto()
-            loaded.CopyFrom(tensor)
-            load_external_data_for_tensor(loaded, folder)
-            loaded.data_location = onnx.TensorProto.DEFAULT
-            del loaded.external_data[:]
-            yield loaded
-        else:
-            yield tensor
+def _parts(tensor: onnx.TensorProto, files: DataFiles | None) -> list[bytes | InFile | onnx.TensorProto]:
+    """An initializer with its data, in parts; what is in a file of its own is read."""
+    if files is None or tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return [tensor]
+    inside = onnx.TensorProto()
+    inside.CopyFrom(tensor)
+    inside.ClearField("data_location")
+    if place := left_in_file(tensor, files):
+        del inside.external_data[:]
+        return [inside.SerializeToString() + message_head(_RAW_DATA, place.nbytes), place]
+    load_external_data_for_tensor(inside, files.folder)
+    del inside.external_data[:]
+    return [inside]
+
+
+def _nbytes(part: bytes | InFile | onnx.TensorProto) -> int:
+    if isinstance(part, InFile):
+        return part.nbytes
+    return len(part) if isinstance(part, bytes) else part.ByteSize()
+
+
+def _write(
+    result: np.ndarray[Any, np.dtype[np.uint8]], at: int, part: bytes | InFile | onnx.TensorProto
+) -> int:
+    """Write ``part`` from index ``at`` on; returns where it ends."""
+    if isinstance(part, InFile):
+        end = at + part.nbytes
+        part.read_into(result[at:end])
+    else:
+        text = part if isinstance(part, bytes) else part.SerializeToString()
+        end = at + len(text)
+        result[at:end] = np.frombuffer(text, np.uint8)
+    return end
 
 
 def _without(message: _Proto, name: str) -> _Proto:
@@ -94,22 +116,6 @@ def _without(message: _Proto, name: str) -> _Proto:
         else:  # repeated
             getattr(copy, field.name).extend(value)
     return copy
-
-
-def _head(field: int, nbytes: int) -> bytes:
-    """What is before a message that is a field of another: https://protobuf.dev/programming-guides/encoding/."""
-    text = bytes([field << 3 | 2])
-    while nbytes > 0x7F:
-        text += bytes([nbytes & 0x7F | 0x80])
-        nbytes >>= 7
-    return text + bytes([nbytes])
-
-
-def _write(result: np.ndarray[Any, np.dtype[np.uint8]], at: int, text: bytes) -> int:
-    """Write ``text`` from index ``at`` on; returns where it ends."""
-    end = at + len(text)
-    result[at:end] = np.frombuffer(text, np.uint8)
-    return end
 
 
 def _fix(value: onnx.ValueInfoProto, param: relax.Var) -> None:

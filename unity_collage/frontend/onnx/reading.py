@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from ...errors import ModelError, first_line, not_a_file
+from .data_files import DataFiles, bare_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,30 +18,35 @@ class OnnxFile:
     """A model with large weights that may still be in files."""
 
     model: onnx.ModelProto
-    folder: str | None = None
-    """The folder of these files; None if it is not known."""
+    files: DataFiles | None = None
+    """These files; None if it is not known where they are."""
 
 
-def read_onnx(path: Path) -> OnnxFile:
-    """The model in a file, without its external data; raises ModelError with the reason in one line."""
+def read_onnx(path: Path, *, whole: bool = True) -> OnnxFile:
+    """The model in a file, without its external data; raises ModelError with the reason in one line.
+
+    Unless it is to be ``whole``, large initializers stay in the file until they are needed.
+    """
     if not path.is_file():
         raise ModelError(not_a_file(path))
     try:
-        model = onnx.load(path, load_external_data=False)
+        bare = None if whole else bare_message(path)
+        model = onnx.ModelProto.FromString(bare) if bare else onnx.load(path, load_external_data=False)
     except UnicodeDecodeError as error:  # by its name it is JSON or text
         raise ModelError(f"{path} is not an ONNX model: it is not text, as its name says") from error
     except Exception as error:  # the errors of protobuf have no common base class
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
     if not model.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
-    return OnnxFile(model, str(path.parent))
+    own = None if bare is None else str(path)
+    return OnnxFile(model, DataFiles(str(path.parent), own))
 
 
 def files_of_weights(model: onnx.ModelProto) -> list[str]:
     """The files with external data that a model names, relative to its folder."""
     tensors = [tensor for graph in _graphs(model) for tensor in _tensors(graph)]
     entries = [entry for tensor in tensors for entry in tensor.external_data]
-    return sorted({entry.value for entry in entries if entry.key == "location"})
+    return sorted({entry.value for entry in entries if entry.key == "location" and entry.value})
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
