@@ -4,7 +4,7 @@ TVM makes these bytes a constant of LLVM and compiles it, which copies all weigh
 program with marks in place of its constants (``base/pack_imports.cc``), and these are written once, without a copy.
 
 TVM's loader copies the bytes of each module twice before the module copies its constants out of them. So large modules
-of a shared library are apart, in a segment of their own, and the loader finds a note in their place, which
+of a shared library are apart, in a segment of their own. The loader finds a note in their place, which
 ``base/library_section.cc`` reads.
 """
 

@@ -55,7 +55,7 @@ class InFile:
         """Read them; raises OSError, also if the file has become shorter."""
         with Path(self.path).open("rb", buffering=0) as file:
             file.seek(self.offset)
-            view, at = memoryview(target), 0
+            view, at = target.data, 0
             while at < self.nbytes:
                 count = file.readinto(view[at:])
                 if not count:
