@@ -5,7 +5,6 @@ They are registered with the FFI, so an error that is raised inside a pass keeps
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,4 +140,6 @@ def text_in(path: str | Path, expected: str) -> str:
 def closest(name: str, known: Sequence[str], most: int) -> list[str]:
     """At most ``most`` of the ``known`` names that are close to ``name``, the closest first; case is ignored."""
     by_small = {each.lower(): each for each in reversed(known)}
+    import difflib  # takes long to import, and is rarely needed
+
     return [by_small[each] for each in difflib.get_close_matches(name.lower(), by_small, most)]

@@ -155,7 +155,7 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
 
 def test_a_program_without_room_in_memory_is_not_built(runtime, tmp_path, monkeypatch) -> None:
     weights = weights_nbytes(import_model(_model()).mod)
-    monkeypatch.setattr("unity_collage.feedback.room.available_bytes", lambda: 8 * weights)
+    monkeypatch.setattr("unity_collage.feedback.room.available_bytes", lambda: 5 * weights)
     options = {"database": tmp_path / "costs.sqlite", "recompile": True}
     programs = {each.name: each for each in uc.compile(_model(), **options).plan["main"].comparison.programs}
     assert programs["collage"].seconds

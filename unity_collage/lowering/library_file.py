@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import tvm_ffi
 
 from ..errors import CollageError, first_line
-from ..scratch import Scratch
 from . import object_file
 from .seal import seal, why_not_sealed
 
 _PIECE_BYTES = 1 << 20
+_LOADED = count()
+"""The numbers of the libraries that this process loads."""
 
 
 def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_linked: bool = True) -> None:
@@ -28,7 +28,7 @@ def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_li
     from . import writing  # of a process that compiles: it needs TVM
 
     path = _writable(path)
-    draft = path.with_name(f".{secrets.token_hex(16)}.so")
+    draft = path.with_name(f".{os.urandom(16).hex()}.so")
     try:
         (writing.write_linked if is_linked else writing.write)(executable, draft)
         seal(draft, facts)
@@ -41,8 +41,10 @@ def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_li
 
 def copy(file: BinaryIO, path: str | Path) -> None:
     """Write the program in ``file`` to ``path`` in one step; raises CollageError with the reason in one line."""
+    import shutil  # a process that only runs a program starts faster without it
+
     path = _writable(path)
-    draft = path.with_name(f".{secrets.token_hex(16)}.so")
+    draft = path.with_name(f".{os.urandom(16).hex()}.so")
     try:
         with draft.open("wb") as target:
             shutil.copyfileobj(file, target, _PIECE_BYTES)
@@ -86,15 +88,19 @@ def reopened(file: BinaryIO) -> BinaryIO:
 def read(path: str | Path) -> Any:
     """The module in a file, even if this process has read another module from ``path`` before.
 
-    The dynamic loader knows files by name, so the file gets a new name while it is loaded. TVM's own ``load_module``
-    would resolve that name. ``path`` may be that of an open file: then it is the file that was opened.
+    The dynamic loader knows files by name, so the file is loaded by a name that no other one had. ``path`` may be that
+    of an open file: then it is the file that was opened.
     """
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
-    with Scratch("library") as folder:
-        alias = Path(folder) / "program.so"
-        alias.symlink_to(Path(path).absolute())
-        return tvm_ffi.load_module(str(alias))
+    with Path(path).open("rb") as file:
+        return tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(_new_name_of(file), "so")
+
+
+def _new_name_of(file: BinaryIO) -> str:
+    """Another name of an open file in each call: the path has the number of the call, in binary digits of slashes."""
+    digits = "".join("/." if digit == "1" else "//." for digit in f"{next(_LOADED):b}")
+    return f"/proc/self/fd{digits}/{file.fileno()}"
 
 
 def why_no_library(path: str | Path) -> str | None:

@@ -25,7 +25,6 @@ from ..lowering import library_file, object_file
 from ..lowering.seal import facts_in
 from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
-from ..scratch import Scratch
 from ..showing import Shown
 from .facts import Facts, backends_in, facts_about, torch_calls_in
 
@@ -301,6 +300,8 @@ class Program(Shown):
             raise CollageError(
                 "a bundle is for programs on CPUs: callers in C are not supported on a GPU yet"
             )
+        from ..scratch import Scratch  # takes long to import, and most programs need none
+
         with Scratch("program") as scratch:
             program = Path(scratch) / "program.so"
             self.save(program)
@@ -394,6 +395,8 @@ class Program(Shown):
         if self._saved is not None:
             with library_file.reopened(self._saved) as file:
                 return file.read()
+        from ..scratch import Scratch  # takes long to import, and most programs need none
+
         with Scratch("program") as folder:
             path = Path(folder) / "program.so"
             self.save(path)

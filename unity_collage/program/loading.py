@@ -15,7 +15,6 @@ from ..calling.signature import Signature
 from ..errors import CollageError, first_line, not_a_file
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
-from ..scratch import Scratch
 from .compiled import Program
 from .facts import Facts, backends_in, device_in, devices_in, plans_in, why_not_here
 
@@ -39,6 +38,8 @@ def load(path: str | Path) -> Program:
 
 def from_library(library: bytes) -> Program:
     """The program in the bytes of a saved file, for pickle."""
+    from ..scratch import Scratch  # takes long to import, and most programs need none
+
     with Scratch("program") as folder:
         path = Path(folder) / "program.so"
         path.write_bytes(library)

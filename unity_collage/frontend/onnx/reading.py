@@ -38,7 +38,7 @@ def read_onnx(path: Path, *, whole: bool = True) -> OnnxFile:
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
     if not model.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
-    own = None if bare is None else str(path)
+    own = None if bare is None else str(path.absolute())
     return OnnxFile(model, DataFiles(str(path.parent), own))
 
 
