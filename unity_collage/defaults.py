@@ -8,7 +8,7 @@ class Usual(float):
 
 
 BUDGET_SECONDS = Usual(25.0)
-"""The default limit for measuring. A compile with it takes less than a minute in all, also on slow machines."""
+"""The default limit for measuring. A compile with it takes about a minute in all, or less."""
 
 MOST_THREADS = 1024
 """The largest number of threads, for any machine."""

@@ -2,9 +2,9 @@
 
 Each library has a blob with the weights of its kernels, and TVM's virtual machine has those of all other kernels. If
 kernels of several backends read one weight, as in variants of a model, each of them has it. Here the blobs are
-merged, and modules get new offsets for their constants. If a constant of the virtual machine is in the blob, a note
-of its place replaces it: it is copied from there when the program is loaded, even if it is stored in panels
-(:mod:`..schedule.panels`).
+merged, and modules get new offsets for their constants. The large constants of the virtual machine are there too: they
+are copied from there when the program is loaded. One that is stored in panels (:mod:`..schedule.panels`) is made of the
+matrix, if a library has that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Saved = Sequence[Blob | Content]
 
 @dataclass(slots=True)
 class CommonBlob:
-    """Constants of libraries, each distinct content once and aligned."""
+    """Constants of all modules, each distinct content once and aligned."""
 
     parts: list[Blob] = field(default_factory=list)
     nbytes: int = 0

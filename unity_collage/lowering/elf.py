@@ -24,7 +24,7 @@ _SEGMENT = Struct("<IIQQQQQQ")
 """An entry of the table of segments, which the dynamic loader maps."""
 
 _PROGBITS, _SYMTAB, _STRTAB, _DYNSYM = 1, 2, 3, 11
-_LOAD, _READABLE = 1, 4
+_LOAD, _TABLE, _READABLE = 1, 6, 4
 _ALLOC, _LARGE = 0x2, 0x10000000
 """Flags of sections.
 
@@ -102,7 +102,7 @@ def write(path: Path, parts: Sequence[Part], machine: int) -> None:
 def append(path: Path, symbol: bytes, pieces: Sequence[Blob]) -> None:
     """Write data behind the linked library at ``path``, in a segment of its own, which ``symbol`` names.
 
-    The library defines the symbol already; ValueError if not. A linker would copy the data, and the table of segments
+    The library defines the symbol already; RuntimeError if not. A linker would copy the data, and the table of segments
     has no room for one more. So the table is written again, behind the data and in the same segment.
     """
     with path.open("r+b") as file:
@@ -125,6 +125,10 @@ def append(path: Path, symbol: bytes, pieces: Sequence[Blob]) -> None:
         last = max(i for i, segment in enumerate(segments) if segment[0] == _LOAD)
         added = (_LOAD, _READABLE, begin, address, address, whole, whole, _SEGMENT_ALIGNED)
         segments.insert(last + 1, added)
+        if segments[0][0] == _TABLE:  # some linkers note where the table is
+            size = len(segments) * _SEGMENT.size
+            at = address + header[5] - begin
+            segments[0] = (_TABLE, _READABLE, header[5], at, at, size, size, 8)
         file.write(b"".join(_SEGMENT.pack(*segment) for segment in segments))
         file.seek(entry_at)
         file.write(_ENTRY.pack(*entry[:4], address, nbytes))
@@ -136,13 +140,13 @@ def _symbol_in(library: bytes, name: bytes) -> tuple[int, tuple[int, ...]]:
     """Where the entry of a symbol is among those for the dynamic loader, and the entry."""
     header = _HEADER.unpack_from(library)
     sections = [_SECTION.unpack_from(library, header[6] + i * _SECTION.size) for i in range(header[12])]
-    _, _, _, _, at, nbytes, strings, *_ = next(each for each in sections if each[1] == _DYNSYM)
-    names_at = sections[strings][4]
-    for entry_at in range(at, at + nbytes, _ENTRY.size):
-        entry = _ENTRY.unpack_from(library, entry_at)
-        if library.startswith(name + b"\0", names_at + entry[0]):
-            return entry_at, entry
-    raise ValueError(f"the library has no symbol {name.decode()}")
+    for _, _, _, _, at, nbytes, strings, *_ in (each for each in sections if each[1] == _DYNSYM):
+        names_at = sections[strings][4]
+        for entry_at in range(at, at + nbytes, _ENTRY.size):
+            entry = _ENTRY.unpack_from(library, entry_at)
+            if library.startswith(name + b"\0", names_at + entry[0]):
+                return entry_at, entry
+    raise RuntimeError(f"the library has no symbol {name.decode()}")
 
 
 def _table(texts: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:

@@ -102,7 +102,7 @@ def _imports(prefix: str, tree: Sequence[Blob], modules: Sequence[_Packed]) -> P
 
 
 def _packed(module: Module) -> list[Any]:
-    """What TVM writes of the imports, with marks; then the bytes, the type and the shape of each constant."""
+    """What TVM writes of the imports, with marks; then the bytes, type, shape and place of each constant."""
     load_base()
     with STARTING:
         return list(tvm_ffi.get_global_func("collage.runtime.pack_imports")(module, _MARK))
@@ -144,7 +144,10 @@ def _unmarked(marked: Blob, contents: Sequence[Any], kind: str) -> Saved:
     parts: list[Blob | Content] = []
     at = 0
     for match in _MARKS.finditer(marked.data):
-        data, dtype, shape, place = contents[_LENGTH.unpack(match[1])[0]]
+        (number,) = _LENGTH.unpack(match[1])
+        if number >= len(contents):
+            continue  # a constant that looks like a mark
+        data, dtype, shape, place = contents[number]
         content = Content(
             _numpy(data), (dtype.type_code, dtype.bits, dtype.lanes), tuple(map(int, shape)), int(place)
         )
@@ -236,6 +239,7 @@ def _numpy(tensor: Any) -> Blob:
 
 def _digest(packed: Sequence[Any]) -> str:
     digest = hashlib.sha256(_numpy(packed[0]).data)
-    for data, *_ in packed[1:]:
+    for data, dtype, shape, place in packed[1:]:
         digest.update(_numpy(data).data)
+        digest.update(f"{dtype} {tuple(shape)} {place}".encode())
     return digest.hexdigest()[:32]

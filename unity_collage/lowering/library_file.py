@@ -94,7 +94,10 @@ def read(path: str | Path) -> Any:
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
     with Path(path).open("rb") as file:
-        return tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(_new_name_of(file), "so")
+        module = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(_new_name_of(file), "so")
+    # If a file is loaded twice, the code is there once, and calls functions of the module that came first.
+    tvm_ffi.get_global_func("ffi.ModuleGlobalsAdd")(module)
+    return module
 
 
 def _new_name_of(file: BinaryIO) -> str:

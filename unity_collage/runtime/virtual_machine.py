@@ -62,7 +62,7 @@ class Machines:
     def started(self) -> tvm_ffi.Module:
         """A new VM, which also has ``save_function``."""
         machine = self._module["vm_load_executable"]()
-        with STARTING, streams.alone() if self._has_gpu else nullcontext():  # constants are copied
+        with streams.alone() if self._has_gpu else nullcontext(), STARTING:  # constants are copied
             machine["vm_initialization"](*_initialization(self._devices))
         return machine
 

@@ -7,6 +7,7 @@ with an empty name of their file, and read when the model is imported. So no sec
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,32 +35,52 @@ _OF_TENSOR = {name: field.number for name, field in onnx.TensorProto.DESCRIPTOR.
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file as it was when its message was read."""
+
+    path: str
+    """The absolute path."""
+    state: tuple[int, ...]
+
+    @staticmethod
+    def at(path: Path) -> OwnFile:
+        """The file at ``path`` as it is now."""
+        return OwnFile(str(path.absolute()), _state(path.stat()))
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True)
 class DataFiles:
     """The files with data that are not in the message."""
 
     folder: str
     """The folder of the model, which the names of files with external data start from."""
-    own: str | None = None
-    """The path of the model itself, if large initializers have not been read from it."""
+    own: OwnFile | None = None
+    """The file of the model itself, if large initializers have not been read from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFile:
     """Bytes of a file."""
 
-    path: str
+    file: OwnFile
     offset: int
     nbytes: int
 
     def read_into(self, target: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-        """Read them; raises OSError, also if the file has become shorter."""
-        with Path(self.path).open("rb", buffering=0) as file:
+        """Read them; raises OSError, also if the file has changed."""
+        with Path(self.file.path).open("rb", buffering=0) as file:
+            if _state(os.fstat(file.fileno())) != self.file.state:
+                raise OSError(f"{self.file.path} has changed while it was read")
             file.seek(self.offset)
             view, at = target.data, 0
             while at < self.nbytes:
                 count = file.readinto(view[at:])
                 if not count:
-                    raise OSError(f"{self.path} has become shorter while it was read")
+                    raise OSError(f"{self.file.path} ends before them")
                 at += count
 
 

@@ -30,8 +30,8 @@ def original(
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The bytes of ``model`` with its weights inside; its inputs have the known sizes of ``params``.
 
-    Weights are copied once, into the result. Raises ModelError where weights are missing, or if they are larger than a
-    file may be.
+    Weights are copied into the result one by one. Raises ModelError where weights are missing, or if they are larger
+    than a file may be.
     """
     bare = _without(model, "graph")
     graph = bare.graph
@@ -61,6 +61,8 @@ def original(
         for head, tensor in zip(heads, tensors, strict=True):
             for part in (head, *_parts(tensor, files)):
                 at = _write(result, at, part)
+        if at != nbytes:
+            raise ModelError("its weights cannot be read: their files have changed meanwhile")
     except ModelError:
         raise
     except Exception as error:  # the library's errors have no common base class

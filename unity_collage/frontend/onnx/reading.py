@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from ...errors import ModelError, first_line, not_a_file
-from .data_files import DataFiles, bare_message
+from .data_files import DataFiles, OwnFile, bare_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ def read_onnx(path: Path, *, whole: bool = True) -> OnnxFile:
     if not path.is_file():
         raise ModelError(not_a_file(path))
     try:
+        own = OwnFile.at(path)
         bare = None if whole else bare_message(path)
         model = onnx.ModelProto.FromString(bare) if bare else onnx.load(path, load_external_data=False)
     except UnicodeDecodeError as error:  # by its name it is JSON or text
@@ -38,8 +39,7 @@ def read_onnx(path: Path, *, whole: bool = True) -> OnnxFile:
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
     if not model.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
-    own = None if bare is None else str(path.absolute())
-    return OnnxFile(model, DataFiles(str(path.parent), own))
+    return OnnxFile(model, DataFiles(str(path.parent), own if bare else None))
 
 
 def files_of_weights(model: onnx.ModelProto) -> list[str]:

@@ -33,7 +33,8 @@ Tensor FlatBytes(std::shared_ptr<const std::byte> data, size_t nbytes) {
 }
 
 // The constants that a program is packed without, in the order of their marks. For each its bytes as a row,
-// its type and its shape.
+// its type, its shape, and its place among the constants of its executable; -1 for the blob of a module of
+// ours.
 struct Apart {
   std::string mark;
   std::vector<Any> contents;
@@ -54,7 +55,8 @@ thread_local Apart* packing = nullptr;
 bool IsLarge(const Tensor& tensor) {
   const DLDataType type = tensor.dtype();
   return tensor.device().device_type == kDLCPU && tensor.IsContiguous() && type.bits % 8 == 0 &&
-         type.lanes == 1 && tvm::ffi::GetDataSize(tensor) >= kLeastBytes;
+         type.lanes == 1 && tensor.GetDLTensorPtr()->byte_offset == 0 &&
+         tvm::ffi::GetDataSize(tensor) >= kLeastBytes;
 }
 
 Any MarkFor(const Tensor& tensor, int64_t place, Apart* apart) {
@@ -71,7 +73,8 @@ Any MarkFor(const Tensor& tensor, int64_t place, Apart* apart) {
 // Marks in place of large constants of executables, as long as it lives.
 class Marked {
  public:
-  Marked(const Module& root, Apart* apart) { Mark(root, apart); }
+  // By way of another constructor: if Mark throws, the destructor runs.
+  Marked(const Module& root, Apart* apart) : Marked() { Mark(root, apart); }
   ~Marked() {
     for (auto& [place, constant] : replaced_) *place = std::move(constant);
   }
@@ -79,6 +82,8 @@ class Marked {
   Marked& operator=(const Marked&) = delete;
 
  private:
+  Marked() = default;
+
   void Mark(const Module& module, Apart* apart) {
     auto* object = const_cast<ModuleObj*>(module.operator->());
     if (!seen_.insert(object).second) return;
