@@ -166,6 +166,21 @@ def test_a_program_without_room_in_memory_is_not_built(runtime, tmp_path, monkey
     assert any("programs were not compared: it may take" in remark for remark in other.remarks)
 
 
+def test_a_model_with_the_fewest_fields_is_taken(runtime, tmp_path) -> None:
+    """OpenVINO looks at the first fields of a message to tell whether it is a model."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [value("x", TensorProto.FLOAT, ("batch", 16))],
+        [value("y", TensorProto.FLOAT, ("batch", 8))],
+        [numpy_helper.from_array(np.ones((16, 8), np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = uc.compile(model, backends=[runtime], database=tmp_path / "costs.sqlite")
+    assert np.array_equal(program(np.ones((3, 16), np.float32)).numpy(), np.full((3, 8), 16.0))
+
+
 def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(
     runtime, tmp_path, monkeypatch
 ) -> None:

@@ -12,6 +12,7 @@ from onnx.external_data_helper import load_external_data_for_model
 from tvm import relax
 
 from unity_collage.errors import ModelError
+from unity_collage.frontend.onnx import data_files
 from unity_collage.frontend.onnx.data_files import DataFiles
 from unity_collage.frontend.onnx.original import original
 
@@ -65,6 +66,8 @@ def test_the_bytes_are_those_of_the_model_with_fixed_sizes(sizes: tuple[int, ...
     assert onnx.load_from_string(result.tobytes()) == fixed(given)
     assert len(result) == fixed(given).ByteSize()  # no field is written twice
     assert result.ctypes.data % 64 == 0
+    fields = [field.number for field in data_files._fields(result.tobytes(), 0, len(result))]  # pyright: ignore
+    assert fields == sorted(fields)  # as OpenVINO expects them
     assert given.SerializeToString(deterministic=True) == before
 
 

@@ -169,7 +169,7 @@ class _Field:
     """The content of a number."""
 
 
-def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[_Field]:
+def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[_Field]:
     """The fields of the message in these bytes; raises ValueError or IndexError where they are not one."""
     while at < end:
         start = at
@@ -189,7 +189,7 @@ def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[_Field]:
         yield _Field(number, wire, start, begin, at, value)
 
 
-def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+def _varint(data: mmap.mmap | bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends."""
     value = shift = 0
     while True:

@@ -51,9 +51,13 @@ def original(
         heads = [message_head(_INITIALIZER, size) for size in sizes]
         inside = graph.SerializeToString()
         of_graph = len(inside) + sum(map(len, heads)) + sum(sizes)
-        rest = _without(bare, "graph").SerializeToString()
-        begin = rest + message_head(_GRAPH, of_graph) + inside
-        nbytes = len(begin) - len(inside) + of_graph
+        # In the order of their numbers: OpenVINO refuses small models with the graph at their end.
+        numbers = {field.number: field.name for field, _ in bare.ListFields()}
+        before = _without(bare, *(name for number, name in numbers.items() if number >= _GRAPH))
+        after = _without(bare, *(name for number, name in numbers.items() if number <= _GRAPH))
+        begin, end = before.SerializeToString(), after.SerializeToString()
+        begin += message_head(_GRAPH, of_graph) + inside
+        nbytes = len(begin) - len(inside) + of_graph + len(end)
         if nbytes > _LARGEST:
             raise ModelError("with its weights it cannot be one file, which has at most 2 GB")
         result = aligned_bytes(nbytes)
@@ -61,6 +65,7 @@ def original(
         for head, tensor in zip(heads, tensors, strict=True):
             for part in (head, *_parts(tensor, files)):
                 at = _write(result, at, part)
+        at = _write(result, at, end)
         if at != nbytes:
             raise ModelError("its weights cannot be read: their files have changed meanwhile")
     except ModelError:
@@ -105,11 +110,11 @@ def _write(
     return end
 
 
-def _without(message: _Proto, name: str) -> _Proto:
-    """A copy of ``message`` without one of its fields."""
+def _without(message: _Proto, *names: str) -> _Proto:
+    """A copy of ``message`` without the fields of these names."""
     copy = type(message)()
     for field, value in message.ListFields():
-        if field.name == name:
+        if field.name in names:
             continue
         if isinstance(value, Message):
             getattr(copy, field.name).CopyFrom(value)
