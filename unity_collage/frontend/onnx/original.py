@@ -51,7 +51,7 @@ def original(
         heads = [message_head(_INITIALIZER, size) for size in sizes]
         inside = graph.SerializeToString()
         of_graph = len(inside) + sum(map(len, heads)) + sum(sizes)
-        # In the order of their numbers: OpenVINO refuses small models with the graph at their end.
+        # In the order of their numbers: OpenVINO refuses a message in which a field comes twice before the graph.
         numbers = {field.number: field.name for field, _ in bare.ListFields()}
         before = _without(bare, *(name for number, name in numbers.items() if number >= _GRAPH))
         after = _without(bare, *(name for number, name in numbers.items() if number <= _GRAPH))
