@@ -139,7 +139,7 @@ def text_in(path: str | Path, expected: str) -> str:
 
 def closest(name: str, known: Sequence[str], most: int) -> list[str]:
     """At most ``most`` of the ``known`` names that are close to ``name``, the closest first; case is ignored."""
-    by_small = {each.lower(): each for each in reversed(known)}
     import difflib  # takes long to import, and is rarely needed
 
+    by_small = {each.lower(): each for each in reversed(known)}
     return [by_small[each] for each in difflib.get_close_matches(name.lower(), by_small, most)]

@@ -12,9 +12,9 @@ from onnx.external_data_helper import load_external_data_for_model
 from tvm import relax
 
 from unity_collage.errors import ModelError
-from unity_collage.frontend.onnx import data_files
 from unity_collage.frontend.onnx.data_files import DataFiles
 from unity_collage.frontend.onnx.original import original
+from unity_collage.frontend.onnx.wire import fields_of
 
 
 def model(*sizes: int) -> onnx.ModelProto:
@@ -66,7 +66,7 @@ def test_the_bytes_are_those_of_the_model_with_fixed_sizes(sizes: tuple[int, ...
     assert onnx.load_from_string(result.tobytes()) == fixed(given)
     assert len(result) == fixed(given).ByteSize()  # no field is written twice
     assert result.ctypes.data % 64 == 0
-    fields = [field.number for field in data_files._fields(result.tobytes(), 0, len(result))]  # pyright: ignore
+    fields = [field.number for field in fields_of(result.tobytes(), 0, len(result))]
     assert fields == sorted(fields)  # as OpenVINO expects them
     assert given.SerializeToString(deterministic=True) == before
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import onnx
 
 from ...sessions import aligned_bytes
+from .wire import BYTES, Field, fields_of, message_head
 
 _LEAST_BYTES = 1 << 16
 """Smaller tensors are read with the message."""
@@ -25,10 +25,6 @@ _LARGE_FILE = 1 << 24
 _TYPES = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16))
 """The types of elements, as ONNX numbers them, that have one element in some whole bytes."""
 
-_VARINT, _BYTES = 0, 2
-"""Wire types: https://protobuf.dev/programming-guides/encoding/."""
-_FIXED = {1: 8, 5: 4}
-"""The bytes of fields of the other wire types."""
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
 _INITIALIZER = onnx.GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
 _OF_TENSOR = {name: field.number for name, field in onnx.TensorProto.DESCRIPTOR.fields_by_name.items()}
@@ -121,12 +117,12 @@ def bare_message(path: Path) -> bytes | None:
 def _bare_model(data: mmap.mmap) -> bytes:
     pieces: list[bytes] = []
     graphs = 0
-    for field in _fields(data, 0, len(data)):
-        if field.number == _GRAPH and field.wire == _BYTES:
+    for field in fields_of(data, 0, len(data)):
+        if field.number == _GRAPH and field.wire == BYTES:
             graphs += 1
             inside = b"".join(
                 _bare_initializer(data, each) if each.number == _INITIALIZER else data[each.start : each.end]
-                for each in _fields(data, field.begin, field.end)
+                for each in fields_of(data, field.begin, field.end)
             )
             pieces.append(message_head(_GRAPH, len(inside)) + inside)
         else:
@@ -136,11 +132,11 @@ def _bare_model(data: mmap.mmap) -> bytes:
     return b"".join(pieces)
 
 
-def _bare_initializer(data: mmap.mmap, field: _Field) -> bytes:
+def _bare_initializer(data: mmap.mmap, field: Field) -> bytes:
     """An initializer without its data if these are large and in one piece; otherwise as it is."""
     if field.end - field.begin < _LEAST_BYTES:
         return data[field.start : field.end]
-    fields = list(_fields(data, field.begin, field.end))
+    fields = list(fields_of(data, field.begin, field.end))
     numbers = [each.number for each in fields]
     raw = [each for each in fields if each.number == _OF_TENSOR["raw_data"]]
     types = [each.value for each in fields if each.number == _OF_TENSOR["data_type"]]
@@ -154,59 +150,3 @@ def _bare_initializer(data: mmap.mmap, field: _Field) -> bytes:
         added.external_data.add(key=key, value=str(value))
     text += added.SerializeToString()
     return message_head(_INITIALIZER, len(text)) + text
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A field of a message: its bytes, and those of its content."""
-
-    number: int
-    wire: int
-    start: int
-    begin: int
-    end: int
-    value: int
-    """The content of a number."""
-
-
-def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[_Field]:
-    """The fields of the message in these bytes; raises ValueError or IndexError where they are not one."""
-    while at < end:
-        start = at
-        key, at = _varint(data, at)
-        number, wire, value = key >> 3, key & 7, 0
-        if wire == _VARINT:
-            begin = at
-            value, at = _varint(data, at)
-        elif wire == _BYTES:
-            length, begin = _varint(data, at)
-            at = begin + length
-        else:
-            begin = at
-            at += _FIXED.get(wire, end)
-        if at > end:
-            raise ValueError("a field ends behind its message")
-        yield _Field(number, wire, start, begin, at, value)
-
-
-def _varint(data: mmap.mmap | bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is too long")
-
-
-def message_head(field: int, nbytes: int) -> bytes:
-    """What is before a message, or a text, that is a field of another message."""
-    text = bytes([field << 3 | _BYTES])
-    while nbytes > 0x7F:
-        text += bytes([nbytes & 0x7F | 0x80])
-        nbytes >>= 7
-    return text + bytes([nbytes])

@@ -14,7 +14,8 @@ from tvm import relax, tirx
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 from ...sessions import aligned_bytes
-from .data_files import DataFiles, InFile, left_in_file, message_head
+from .data_files import DataFiles, InFile, left_in_file
+from .wire import message_head
 
 _Proto = TypeVar("_Proto", bound=Message)
 
