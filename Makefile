@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: changelog check check-examples check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
+.PHONY: changelog check check-aarch64 check-examples check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
   images lock notebook prose release site wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too. Then lint, types, the import
@@ -68,13 +68,19 @@ check-pages:
 check-examples:
 	$(PYTHON) -m pytest -q --hypothesis-profile=patient -m 'hypothesis and not gpu'
 
-# Builds the wheel for other machines in dist/.
+# Builds the wheel for other machines in dist/; PROCESSOR=aarch64 for another processor than this one's.
 wheel:
 	bash scripts/wheel.sh
 
 # Checks the wheel on a minimal Debian 12 without a compiler. Needs root and mmdebstrap.
 check-wheel: wheel
 	bash scripts/check_wheel.sh
+
+# Checks the wheel for aarch64 on an emulated machine, and programs that are made here for it. Needs root, mmdebstrap,
+# qemu-user-static and g++-aarch64-linux-gnu; takes half an hour.
+check-aarch64:
+	PROCESSOR=aarch64 bash scripts/wheel.sh
+	PYTHON='$(PYTHON)' bash scripts/check_aarch64.sh
 
 # Checks the wheel under each python3.10 to python3.13 that is on the path.
 check-pythons: wheel

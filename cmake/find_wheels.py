@@ -1,7 +1,8 @@
 """Print where the Python packages that the build needs keep their headers and libraries.
 
 CMake calls this with the interpreter that runs the build, so that with build isolation the answer is the
-isolated environment. One ``NAME=path`` a line; a missing package is an error that names it.
+isolated environment. The argument is the processor to build for. One ``NAME=path`` a line; a missing package is an
+error that names it. oneDNN has wheels for x86-64 only, so it is not looked for elsewhere.
 """
 
 import sys
@@ -34,5 +35,8 @@ def locate(distribution: str, suffix: str, parents: int) -> Path:
 
 
 if __name__ == "__main__":
+    has_onednn = sys.argv[1] in ("x86_64", "AMD64")
     for name, distribution, suffix, parents in WANTED:
+        if not has_onednn and name.startswith("ONEDNN"):
+            continue
         print(f"{name}={locate(distribution, suffix, parents)}")

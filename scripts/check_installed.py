@@ -16,8 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import unity_collage as uc
+from unity_collage.runtime.vendors import VENDORS
 
-LIBRARIES = ("onednn", "openblas", "kernels")
+LIBRARIES = tuple(
+    name
+    for name in ("onednn", "openblas", "kernels")
+    if (vendor := VENDORS[name]) is None or vendor.why_no_wheel() is None
+)
 IMAGE = (1, 3, 32, 32)
 
 
@@ -51,8 +56,12 @@ def check_model(folder: Path) -> None:
 
 def said(*arguments: object) -> str:
     """The output of ``unity-collage`` with these arguments; ends the process if it fails or prints a warning."""
-    command = [str(Path(sys.executable).with_name("unity-collage")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    script = Path(sys.executable).with_name("unity-collage")
+    start = [str(script)] if script.exists() else [sys.executable, "-m", "unity_collage"]
+    command = [*start, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=900
+    )  # an emulated processor is slow
     if done.returncode != 0 or "Traceback" in done.stdout + done.stderr:
         sys.exit(f"unity-collage {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     print(done.stderr, end="", file=sys.stderr)

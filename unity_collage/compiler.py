@@ -42,6 +42,7 @@ from .lowering.object_store import ObjectStore, current_store, object_store, usi
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
 from .measure.here import cost_model
+from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
@@ -150,7 +151,7 @@ def compile(
       them become constants, which are packed once and are not inputs any more. For an ONNX model any input may be
       given: with ``{"sr": 16000}`` only one branch of an ``If`` on ``sr`` is imported.
     * ``measure``: with False kernels are chosen by rule, in the order of ``backends``, and grouped as TVM does. Nothing
-      is measured, and no database is opened.
+      is measured, and no database is opened. So it is for a target whose kernels do not run on this machine.
     * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
     * ``custom_ops``: Python functions for operators of an ONNX model that have no converter here, such as
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
@@ -175,7 +176,7 @@ def compile(
         "refine": refine,
         "tune_trials": tune_trials,
         "search_layouts": search_layouts,
-        "explain": explain,
+        "a report, or explain,": explain,
         "the choice of devices": devices,
     }
     _check_options(measure, percentile, estimator, goal, needing)
@@ -188,6 +189,9 @@ def compile(
             if measure
             else MeasuredCost()
         )
+        unmeasured = _why_unmeasured(costs, scope) if measure else None
+        if unmeasured is not None:
+            _check_unmeasured(unmeasured, percentile, goal, needing)
         names, asks_torch = torch_among(names_of(backends))
         names, runtimes = runtimes_among(names)
         pipeline = Pipeline(
@@ -199,7 +203,8 @@ def compile(
             layouts=search_layouts,
             tune_trials=tune_trials,
             explain=explain,
-            measure=measure,
+            measure=measure and unmeasured is None,
+            unmeasured=unmeasured,
             only_choices=not explain and refine is None,
             memory=goal,
             devices=chosen,
@@ -353,9 +358,9 @@ def _check_options(
     needing: Mapping[str, Any],
 ) -> None:
     """Raises CollageError for options that contradict each other; ``needing``: others that need costs, by name."""
-    needing = {**needing, "percentile": percentile != MEDIAN, "a memory limit": goal}
-    if not measure and (asked := [name for name, value in needing.items() if value]):
-        raise CollageError(f"{asked[0]} needs costs, and nothing is measured: leave one of the two out")
+    if not measure:
+        reason = "nothing is measured: leave one of the two out"
+        _check_unmeasured(reason, percentile, goal, needing)
     if goal is not None and needing["refine"] is not None:
         raise CollageError(
             "a memory limit is for the plan of the search, and refine compares others: leave one out"
@@ -365,6 +370,22 @@ def _check_options(
         raise CollageError(
             "a percentile and an estimator: give MeasuredCost(method=Method.of(percentile)) alone"
         )
+
+
+def _why_unmeasured(costs: CostModel, target: Target) -> str | None:
+    """Why no kernel for ``target`` gets a cost, or None. A locked database says itself what it lacks."""
+    if not isinstance(costs, KernelCosts) or costs.locked:
+        return None
+    return costs.why_not_measured(target)
+
+
+def _check_unmeasured(
+    reason: str, percentile: float, goal: MemoryGoal | None, needing: Mapping[str, Any]
+) -> None:
+    """Raises CollageError for an option that needs costs, since there are none for this reason."""
+    needing = {**needing, "percentile": percentile != MEDIAN, "a memory limit": goal}
+    if asked := [name for name, value in needing.items() if value]:
+        raise CollageError(f"{asked[0]} needs costs, and {reason}")
 
 
 def _tell_of_what_is_not_kept(costs: CostModel) -> None:
@@ -390,9 +411,12 @@ def explain(
 
     The names of variables are those of the values in the ONNX model. ``check`` is called with the module that has the
     candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
-    if that chooses between plans by the sizes of its inputs.
+    if that chooses between plans by the sizes of its inputs. Raises CollageError for a target whose kernels cannot run
+    here: they have no costs.
     """
     model, scope = placed(model, target or pipeline.model.target(), True)
+    if reason := _why_unmeasured(pipeline.model, scope):
+        raise CollageError(reason)
     _, imported = imported_for(model, pipeline, scope, shapes, dims)
     explaining = replace(pipeline, explain=True)
     with scope:

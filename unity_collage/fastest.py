@@ -50,14 +50,15 @@ def fastest(
     with the reason. Without backends it is the fastest of ``whole_models``, or the first without measuring."""
     costs = pipeline.model
     if pipeline.backends is not None and not pipeline.backends:
-        reason = "nothing may be measured"
+        reason = pipeline.unmeasured or "nothing may be measured"
         if pipeline.measure:
             reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
         return fastest_runtime(whole_models, imported, target, refine or BY_DEFAULT, tell, reason)
     if not pipeline.measure:
         with target:
             mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
-        return Refined(mod, build(mod, target))
+        by_rule = pipeline.unmeasured and (f"kernels were chosen by rule: {pipeline.unmeasured}",)
+        return Refined(mod, build(mod, target), remarks=by_rule or ())
     settings = refine or (BY_DEFAULT if costs.is_limited() else replace(BY_DEFAULT, build_seconds=math.inf))
     percentile = percentile_of(costs)
     if refine is not None and percentile != MEDIAN:

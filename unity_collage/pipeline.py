@@ -76,6 +76,8 @@ class Pipeline:
     """Kernels are not measured for a single-backend program that is known to cost this many times as much as ours."""
     measure: bool = True
     """Whether kernels are chosen by their costs; otherwise by rule (:class:`.passes.ChooseByRule`)."""
+    unmeasured: str | None = None
+    """Why kernels are chosen by rule although costs were asked for; None if they were not, or there are costs."""
     only_choices: bool = False
     """Whether nothing is measured for a function in which nothing has to be chosen (docs/costs.md)."""
     memory: MemoryGoal | None = None

@@ -126,6 +126,17 @@ def current_target() -> Target:
     return Target.current(allow_none=True) or host_target()
 
 
+def host_of(target: Target) -> Target:
+    """The target of the CPU that calls the kernels: the host of a target for a GPU, if it names one."""
+    return target if target.kind.name == "llvm" or target.host is None else target.host
+
+
+def processor_of(target: Target) -> str:
+    """The processor of a target, or of its host, as Linux names it, such as ``x86_64``."""
+    name = _triple(host_of(target)).partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
 def fields_of(target: Target) -> dict[str, Any]:
     """The fields of a target, by name."""
     return json.loads(str(target))

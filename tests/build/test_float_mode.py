@@ -50,7 +50,7 @@ def test_a_mode_of_this_thread_is_seen_and_restored(own: int) -> None:
 
 
 def test_a_mode_of_another_thread_of_the_pool_is_seen_and_restored(own: int) -> None:
-    runtime.load("onednn")  # from now on parallel loops of TVM run on the pool
+    runtime.load("openblas")  # from now on parallel loops of TVM run on the pool
     changed: set[int] = set()
 
     def change() -> None:

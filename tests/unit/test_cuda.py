@@ -13,13 +13,14 @@ from tvm.target import Target
 
 from unity_collage.calling import device_memory, memory
 from unity_collage.calling.device_memory import DeviceMemory
-from unity_collage.calling.processor import host_of, instruction_sets, processor_of
+from unity_collage.calling.processor import instruction_sets
 from unity_collage.calling.results import Buffers
 from unity_collage.calling.tensors import nbytes_of
 from unity_collage.errors import CollageError
 from unity_collage.program import Program, facts
 from unity_collage.runtime import cuda, libraries, streams
 from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
+from unity_collage.target import host_of, processor_of
 
 HOST = Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4"})
 H100 = Target(Target({"kind": "cuda", "arch": "sm_90"}), host=HOST)

@@ -62,6 +62,9 @@ class Backend:
     """
     kinds: frozenset[str] = frozenset({"llvm"})
     """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
+    processors: frozenset[str] = frozenset()
+    """The processors that it makes kernels for, as Linux names them, such as ``x86_64``; empty: all. For a GPU this is
+    its host."""
     by_default: bool = True
     """Whether a compile that names no backends uses it."""
     has_own_threads: bool = False

@@ -15,6 +15,7 @@ from tvm.target import Target
 
 from ..errors import CollageError, UnavailableBackend, UnknownBackend, with_names
 from ..sessions import RUNTIMES
+from ..target import processor_of
 from .base import Backend
 from .foreign import bridge
 from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
@@ -227,10 +228,14 @@ def _defaults(target: Target) -> list[Backend]:
 
 
 def why_not_for(backend: Backend, target: Target) -> str | None:
-    """Why ``backend`` makes no kernels for targets of this kind, or None if it does."""
-    if target.kind.name in backend.kinds:
-        return None
-    return f"it makes kernels for {' and '.join(sorted(backend.kinds))}, and the target is {target.kind.name}"
+    """Why ``backend`` makes no kernels for targets of this kind or for their processors, or None if it does."""
+    if target.kind.name not in backend.kinds:
+        kinds = " and ".join(sorted(backend.kinds))
+        return f"it makes kernels for {kinds}, and the target is {target.kind.name}"
+    if backend.processors and (processor := processor_of(target)) not in backend.processors:
+        processors = " and ".join(sorted(backend.processors))
+        return f"it makes kernels for {processors}, and the target is {processor}"
+    return None
 
 
 def _usable_for(name: str, target: Target) -> Backend:

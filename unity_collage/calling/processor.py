@@ -11,26 +11,14 @@ if TYPE_CHECKING:
     from tvm.target import Target
 
 
-def host_of(target: Target) -> Target:
-    """The target of the CPU that calls the kernels: the host of a target for a GPU, if it names one."""
-    return target if target.kind.name == "llvm" or target.host is None else target.host
-
-
 def instruction_sets(target: Target) -> list[str]:
     """The instruction sets of a target, or of its host, in order; empty where LLVM knows nothing about it."""
     from tvm.target import codegen  # LLVM: only a process that compiles needs it
 
+    from ..target import host_of
+
     target = host_of(target)
     return sorted(sets_in(codegen.llvm_get_cpu_features(target))) if target.kind.name == "llvm" else []
-
-
-def processor_of(target: Target) -> str:
-    """The processor of a target, or of its host, as Linux names it, such as ``x86_64``."""
-    from tvm.target import codegen
-
-    triple = str(host_of(target).attrs.get("mtriple") or codegen.llvm_get_system_triple())
-    name = triple.partition("-")[0]
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def why_not_here(required: Sequence[str]) -> str | None:

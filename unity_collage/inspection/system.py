@@ -19,6 +19,7 @@ from ..machine.fingerprint import instructions, machine
 from ..runtime import cuda
 from ..runtime.libraries import own_library
 from ..runtime.threads import cpu_quota
+from ..runtime.vendors import VENDORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +151,15 @@ def pools() -> Pools:
 def installed_libraries() -> tuple[Library, ...]:
     """The packages that matter, installed or not; none of them is imported."""
     pinned = _requirements()
+    vendors = {vendor.distribution: vendor for vendor in VENDORS.values() if vendor is not None}
+
+    def remedy(wheel: str, extra: str) -> str:
+        vendor = vendors.get(wheel)
+        command = f"pip install '{f'unity_collage[{extra}]' if extra else pinned.get(wheel, wheel)}'"
+        return (vendor and vendor.why_no_wheel()) or command
+
     return tuple(
-        Library(
-            name,
-            wheel,
-            _version(wheel),
-            f"{use}: pip install '{f'unity_collage[{extra}]' if extra else pinned.get(wheel, wheel)}'",
-        )
+        Library(name, wheel, _version(wheel), f"{use}: {remedy(wheel, extra)}")
         for name, wheel, use, extra in _LIBRARIES
     )
 
@@ -199,7 +202,11 @@ def _instruction_sets(has_tvm: bool) -> Iterator[str]:
 def _requirements() -> dict[str, str]:
     """What this package requires without extras, with the versions, by the names of distributions."""
     try:
-        wanted = [text for text in requires("unity_collage") or () if ";" not in text]
+        wanted = [
+            text.partition(";")[0].strip()
+            for text in requires("unity_collage") or ()
+            if "extra ==" not in text
+        ]
     except PackageNotFoundError:  # a checkout that is not installed
         return {}
     return {re.split(r"[^\w.-]", text, maxsplit=1)[0]: text for text in wanted}

@@ -52,7 +52,7 @@ class Part:
 
 
 def machine_of(path: Path) -> int:
-    """The processor of an object file, as ELF numbers it."""
+    """The processor of an object file or a program, as ELF numbers it."""
     with path.open("rb") as file:
         return _HEADER.unpack(file.read(_HEADER.size))[2]
 

@@ -36,7 +36,7 @@ from .common_parts import (
     programs_in,
     without_blob,
 )
-from .elf import X86_64, Blob, Part, append, machine_of, write
+from .elf import Blob, Part, append, machine_of, write
 
 _SYMBOL = b"__tvm_ffi__library_bin"
 """The symbol where TVM looks for the imports of a library: their length in bytes, then the imports."""
@@ -196,7 +196,7 @@ def _apart(modules: Sequence[_Packed], symbol: str) -> tuple[list[Blob], list[di
 def _written(parts: Sequence[Part], prefix: str, folder: str) -> str:
     path = Path(folder) / f"{prefix}imports.o"
     first = next(iter(sorted(Path(folder).glob("lib*.o"))), None)
-    write(path, parts, X86_64 if first is None else machine_of(first))
+    write(path, parts, machine_of(Path("/proc/self/exe") if first is None else first))
     return str(path)
 
 

@@ -22,15 +22,18 @@ _LOADED = count()
 def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_linked: bool = True) -> None:
     """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
 
-    It becomes a shared library if ``is_linked`` and there is a C++ compiler, else a file of object code. Raises
-    CollageError with the reason in one line.
+    It becomes a shared library if ``is_linked`` and there is a C++ compiler for the program's processor, else a file
+    of object code. Raises CollageError with the reason in one line.
     """
     from . import writing  # of a process that compiles: it needs TVM
 
     path = _writable(path)
     draft = path.with_name(f".{os.urandom(16).hex()}.so")
     try:
-        (writing.write_linked if is_linked else writing.write)(executable, draft)
+        if is_linked and writing.has_linker_for(facts.get("processor", "")):
+            writing.write_linked(executable, draft)
+        else:
+            writing.write(executable, draft)
         seal(draft, facts)
         draft.replace(path)
     except (RuntimeError, OSError) as error:  # the C++ compiler failed; the disk is full

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,13 +24,25 @@ def write(module: Any, path: Path) -> None:
 
 
 def write_linked(module: Any, path: Path) -> None:
-    """Write a shared library where there is a C++ compiler, and object files where there is none."""
-    if cc.get_cc() is None:
-        write(module, path)
-    else:
-        imports = ImportsApart()
-        _exported(module, path, cc.create_shared, imports.packed)
-        imports.append(path)
+    """Write a shared library, where :func:`has_linker_for` the module's processor holds."""
+    imports = ImportsApart()
+    _exported(module, path, cc.create_shared, imports.packed)
+    imports.append(path)
+
+
+def has_linker_for(processor: str) -> bool:
+    """Whether there is a C++ compiler for a processor, as Linux names it; empty: that of this machine.
+
+    For another processor the user names a cross compiler in ``CXX`` or ``CC``.
+    """
+    compiler = cc.get_cc()
+    if compiler is None or processor in ("", os.uname().machine):
+        return compiler is not None
+    try:
+        said = subprocess.run([compiler, "-dumpmachine"], check=False, capture_output=True, text=True)
+    except OSError:  # the user named a compiler that does not exist
+        return False
+    return said.stdout.partition("-")[0] == processor
 
 
 def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Callable[..., str]) -> None:

@@ -6,9 +6,9 @@ import os
 
 from tvm.target import Target
 
-from ..calling.processor import instruction_sets, processor_of, why_not_here
+from ..calling.processor import instruction_sets, why_not_here
 from ..runtime import cuda
-from ..target import is_cuda
+from ..target import is_cuda, processor_of
 
 
 def why_not_measured(target: Target) -> str | None:

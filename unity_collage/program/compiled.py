@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -310,6 +311,11 @@ class Program(Shown):
             if torch := torch_calls_in(facts):
                 raise CollageError(
                     f"a bundle runs without Python, and this program calls PyTorch: {', '.join(torch)}"
+                )
+            if facts["processor"] not in ("", here := os.uname().machine):
+                raise CollageError(
+                    f"a bundle has libraries of this machine, which is {here}, and the program is for "
+                    f"{facts['processor']}: save it as a file"
                 )
             if not object_file.is_linked(program):
                 raise CollageError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import __version__, runtime
 from ..calling.memory import CPU, CUDA
-from ..calling.processor import instruction_sets, processor_of
+from ..calling.processor import instruction_sets
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
 from ..errors import CollageError
@@ -110,7 +110,7 @@ def facts_about(
         "inputs": None if names is None else list(names),
         "signature": None if signature is None else signature.to_json(),
         "threads": threads,
-        "processor": "" if target is None else processor_of(target),
+        "processor": "" if target is None else _processor_of(target),
         "instruction_sets": sorted(
             {name for each in targets or _one(target) for name in instruction_sets(each)}
         ),
@@ -159,6 +159,12 @@ def device_in(facts: Facts) -> str:
 def devices_in(facts: Facts) -> tuple[str, ...]:
     """The devices that the program numbers; empty where it does not say so: it runs on one."""
     return tuple(facts.get("devices", ()))
+
+
+def _processor_of(target: Target) -> str:
+    from ..target import processor_of  # with TVM's compiler
+
+    return processor_of(target)
 
 
 def _one(target: Target | None) -> list[Target]:

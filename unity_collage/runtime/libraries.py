@@ -30,8 +30,8 @@ def why_unavailable(name: str) -> str | None:
     vendor = VENDORS[name]
     if vendor is not None and vendor.part == _CUDA:
         return _cuda().why_unavailable() or _cuda().why_missing(vendor)
-    if vendor is not None and vendor.path() is None:
-        return f"{vendor.file} is missing: pip install {vendor.distribution}"
+    if vendor is not None and (reason := vendor.why_not_installed()):
+        return reason
     for part in ("runtime", part_of(name)):
         if own_library(part) is None:
             return _no_native_part(part)

@@ -1,5 +1,6 @@
 """The native backends and the vendor libraries that they use: the wheels, and the libraries in them."""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ class Vendor:
     opened: tuple[str, ...] = ()
     """Libraries of the wheel, as ``file``, that the library itself opens when it needs them, from its own folder."""
 
+    processors: tuple[str, ...] = ()
+    """The processors that the wheel exists for, as Linux names them; empty: all that this package runs on."""
+
     part: str | None = None
     """The library of this package that has the backend: ``cuda`` for ``libcollage_cuda.so``; None: that of its name."""
 
@@ -38,6 +42,19 @@ class Vendor:
     def path(self) -> Path | None:
         """The path of the library in the running environment, or None when it is not installed."""
         return _path(self.distribution, self.file)
+
+    def why_not_installed(self) -> str | None:
+        """Why the library is not installed, and what to do; None if it is."""
+        if self.path() is not None:
+            return None
+        return self.why_no_wheel() or f"{self.file} is missing: pip install {self.distribution}"
+
+    def why_no_wheel(self) -> str | None:
+        """Why there is no wheel for this processor, or None if there is one."""
+        machine = os.uname().machine
+        if not self.processors or machine in self.processors:
+            return None
+        return f"{self.distribution} is for {' and '.join(self.processors)} only, and this processor is {machine}"
 
     def opened_paths(self) -> list[Path]:
         """The paths of the installed libraries that it opens itself."""
@@ -102,7 +119,9 @@ def part_of(backend: str) -> str:
 
 
 VENDORS: dict[str, Vendor | None] = {
-    "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3", system_library="libgomp.so.1"),
+    "onednn": Vendor(
+        "onednn-cpu-gomp", "libdnnl.so.3", system_library="libgomp.so.1", processors=("x86_64",)
+    ),
     # With more than one thread it would start its own pool; here all parallel work runs on the one pool.
     "openblas": Vendor("scipy-openblas32", "lib/libscipy_openblas.so", {"OPENBLAS_NUM_THREADS": "1"}),
     # Our own kernels use no vendor library.

@@ -73,5 +73,6 @@ ONEDNN = Backend(
     multiplies_as_written=True,
     multiplies_bytes=has_products_of_bytes,
     why_inexact=why_inexact,
+    processors=frozenset({"x86_64"}),
     version=4,
 )
