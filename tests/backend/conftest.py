@@ -24,7 +24,7 @@ ALONE = frozenset(
 OF_THE_MACHINE = ("overheads ", "third-level cache", "peaks")
 """Facts that take four to eight seconds for each new database, by the beginnings of their names."""
 
-MEASURED_APART = peaks._measured_apart
+MEASURED_APART = peaks.measured_apart
 
 FASTEST = peaks.Machine(
     threads=2,
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def fastest_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The peaks of this machine, which bounds need, are given: to measure them takes five seconds."""
-    monkeypatch.setattr(peaks, "_measured_apart", lambda _sizes: FASTEST)
+    monkeypatch.setattr(peaks, "measured_apart", lambda _caches: FASTEST)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,7 +58,7 @@ def facts_of_the_machine() -> Iterator[None]:
     fact, keep_fact = CostDatabase.fact, CostDatabase.keep_fact
 
     def is_real(name: str) -> bool:
-        return name != "peaks" or peaks._measured_apart is MEASURED_APART
+        return name != "peaks" or peaks.measured_apart is MEASURED_APART
 
     def found(database: CostDatabase, name: str, fingerprint: str, *more: Any, **named: Any) -> Any | None:
         known = fact(database, name, fingerprint, *more, **named)

@@ -75,7 +75,7 @@ def problem(func: relax.Function, costs: Costs) -> Problem:
 def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.database is not None
     first = machines.machine(model.database)
-    monkeypatch.setattr(machines, "_measured_apart", lambda _sizes: pytest.fail("measured again"))
+    monkeypatch.setattr(machines, "measured_apart", lambda _caches: pytest.fail("measured again"))
     assert machines.machine(model.database) == first
     assert first.threads == runtime.num_threads() and first.flops > 1e9
     rates = [rate for _, rate in first.reads]

@@ -78,7 +78,9 @@ def test_it_is_saved_as_object_code_of_its_processor(program: uc.Program, tmp_pa
 
 
 def test_it_is_no_bundle_of_this_machine(program: uc.Program, tmp_path: Path) -> None:
-    with pytest.raises(CollageError, match=r"libraries of this machine, .* and the program is for aarch64: save it as a"):
+    with pytest.raises(
+        CollageError, match=r"libraries of this machine, .* and the program is for aarch64: save it as a"
+    ):
         program.save(tmp_path / "bundle", bundle=True)
     assert not (tmp_path / "bundle").exists()
 

@@ -20,8 +20,8 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.annotations import COSTS
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
-from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
 from unity_collage.measure.remote import RemoteCost, client, messages, servers
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
@@ -59,6 +59,28 @@ def costed(model: RemoteCost) -> dict[str, Cost]:
     with model.target():
         mod = AnnotateCandidates(("onednn", "openblas", "tvm"))(layer())
         return COSTS.read(EstimateCosts(model)(mod)["main"]).by_key
+
+
+@without_rpc
+def test_caches_and_peaks_are_those_of_the_server_and_measured_once(
+    tracker: str, two_servers: list[Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
+        assert model.evict_bytes(1 << 10) == 0
+        behind = model.evict_bytes(1 << 40)
+        assert behind > 0
+        with model.target():
+            mod = AnnotateCandidates(("onednn", "tvm"))(layer())
+            asked = list(workloads(mod["main"], model).values())
+            bounds = model.lower_bounds(asked)
+    assert bounds.keys() == {workload.key for workload in asked}
+    assert all(0 < bound < 1e-3 for bound in bounds.values())
+    monkeypatch.setattr(client.RemoteClient, "machine", lambda _self: pytest.fail("measured again"))
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as again:
+        assert again.evict_bytes(1 << 40) == behind
+        with model.target():
+            assert again.lower_bounds(asked) == bounds
 
 
 @without_rpc
@@ -185,12 +207,6 @@ def test_an_address_has_a_port() -> None:
     assert messages.address("::1:9190") == ("::1", 9190)
     with pytest.raises(ValueError, match="write host:port"):
         messages.address("localhost")
-
-
-def test_nothing_is_known_of_what_a_server_can_do_at_most() -> None:
-    func = layer()["main"]
-    workload = Workload("digest", "tvm", "matmul", func, 0)
-    assert RemoteCost().lower_bounds([workload]) == {workload.key: 0.0}
 
 
 def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_peaks_are_taken_at_the_level_of_this_machine_where_the_caches_are_alike
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Tests that measure the machine give its peaks to all databases, unless this is another function.
-    monkeypatch.setattr(peaks, "_measured_apart", lambda _sizes: pytest.fail("measured"))
+    monkeypatch.setattr(peaks, "measured_apart", lambda _caches: pytest.fail("measured"))
 
     def known(name: str, l3_bytes: int) -> CostDatabase:
         monkeypatch.setattr(peaks, "caches", lambda _database: Caches(1 << 21, l3_bytes))
@@ -109,7 +109,7 @@ def test_peaks_are_taken_at_the_level_of_this_machine_where_the_caches_are_alike
         assert peaks.of_family(first) == {}
         weights = ((1 << 22, 8e9), (Caches(1 << 21, 1 << 24).all_bytes, 4e9))
         fast = peaks.Machine(2, 1e11, curve, curve, weights)
-        first.keep_fact("peaks", peaks._fingerprint(), asdict(fast))
+        first.keep_fact("peaks", peaks.peaks_fingerprint(), asdict(fast))
         packed_peaks = json.loads(json.dumps(peaks.of_family(first)))
     with known("alike", 1 << 24) as alike:
         peaks.take(alike, packed_peaks, 2.0)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .. import runtime
 from ..ffi import tvm_ffi
 from . import fingerprint
+from .caches import Caches
 from .environment import environment
 from .last_level import caches
 
@@ -110,22 +111,21 @@ def machine(database: CostDatabase) -> Machine:
     """The peaks of this machine with the threads that kernels use: from the database, else measured now."""
     known = known_machine(database)
     if known is None:
-        here = caches(database)
-        known = _measured_apart([2 * here.l2_bytes, here.all_bytes])
-        database.keep_fact(_FACT, _fingerprint(), asdict(known))
+        known = measured_apart(caches(database))
+        database.keep_fact(_FACT, peaks_fingerprint(), asdict(known))
     return known
 
 
 def known_machine(database: CostDatabase) -> Machine | None:
     """The peaks of this machine, if the database has them."""
-    known = database.fact(_FACT, _fingerprint())
-    return None if known is None else _decoded(known)
+    known = database.fact(_FACT, peaks_fingerprint())
+    return None if known is None else machine_from(known)
 
 
 def of_family(database: CostDatabase) -> dict[str, Any]:
     """The peaks of this machine, if the database has them, by the fingerprint of its family: for a pack."""
     known = known_machine(database)
-    return {} if known is None else {_fingerprint(fingerprint.family()): asdict(known)}
+    return {} if known is None else {peaks_fingerprint(fingerprint.family()): asdict(known)}
 
 
 def take(database: CostDatabase, packed: Mapping[str, Any], ratio: float) -> None:
@@ -134,16 +134,16 @@ def take(database: CostDatabase, packed: Mapping[str, Any], ratio: float) -> Non
     Kernels take ``ratio`` times as long here. Peaks that were measured with another share of the third-level cache say
     nothing about memory here, and are not taken.
     """
-    data = packed.get(_fingerprint(fingerprint.family()))
+    data = packed.get(peaks_fingerprint(fingerprint.family()))
     if data is None or known_machine(database) is not None:
         return
     try:
-        found = _decoded(data)
+        found = machine_from(data)
     except (KeyError, TypeError, ValueError):
         LOGGER.warning("the peaks in a pack are damaged, and are measured instead")
         return
     if found.weights and found.weights[-1][0] == caches(database).all_bytes:
-        database.keep_fact(_FACT, _fingerprint(), asdict(found.slower(ratio)))
+        database.keep_fact(_FACT, peaks_fingerprint(), asdict(found.slower(ratio)))
 
 
 def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
@@ -161,9 +161,10 @@ def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
     )
 
 
-def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
-    """The peaks, measured in a process of its own, where no threads of other libraries run."""
+def measured_apart(here: Caches) -> Machine:
+    """The peaks of this machine with these caches, measured in a process where no threads of other libraries run."""
     threads = str(runtime.num_threads())
+    evict_bytes = [2 * here.l2_bytes, here.all_bytes]
     command = [
         sys.executable,
         "-m",
@@ -172,10 +173,11 @@ def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
         json.dumps(evict_bytes),
     ]
     done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
-    return _decoded(json.loads(done.stdout))
+    return machine_from(json.loads(done.stdout))
 
 
-def _decoded(data: dict[str, Any]) -> Machine:
+def machine_from(data: Mapping[str, Any]) -> Machine:
+    """The peaks in the fields that ``asdict`` makes of them; raises KeyError, TypeError or ValueError."""
     curves = {
         name: tuple((int(size), float(rate)) for size, rate in data[name])
         for name in ("reads", "writes", "weights")
@@ -198,7 +200,7 @@ def _evicted(nbytes: int) -> float:
     return max(_peak("read_evicted")(size, nbytes, 3 * _TRIALS_SECONDS) for size in _EVICTED)
 
 
-def _fingerprint(fields: Mapping[str, str] | None = None) -> str:
+def peaks_fingerprint(fields: Mapping[str, str] | None = None) -> str:
     """The fingerprint of the peaks of this machine, or of all machines with these ``fields``."""
     described = fingerprint.machine() if fields is None else fields
     return fingerprint.text_of({"method": "peaks 3", **described, "threads": runtime.num_threads()})

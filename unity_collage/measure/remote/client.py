@@ -52,6 +52,13 @@ class RemoteClient:
             self._facts[target, backend] = self._reply(self._question(target, backend))
         return self._facts[target, backend]
 
+    def machine(self) -> dict[str, Any]:
+        """The caches and the peaks of a server, which it measures now; raises CollageError."""
+        reply = self._reply({"ask": "machine"})
+        if "reason" in reply:
+            raise CollageError(f"a server for {self._servers.name} cannot be measured: {reply['reason']}")
+        return reply
+
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply of a server's worker process."""
         return self._reply({"ask": "worker", "question": dict(request), **self._settings()})

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 import tvm
 from tvm.target import Target
 
+from ...cost.bounds import lower_bound
 from ...cost.fingerprint import made_by
 from ...cost.model import Workload
+from ...errors import MissingCost
+from ...machine.caches import Caches
 from ...machine.fingerprint import fields_of
+from ...machine.peaks import Machine, machine_from
 from ...plan.costs import Cost
 from ...target import current_target
 from ..kernel_costs import KernelCosts
@@ -21,6 +25,9 @@ from .client import ATTEMPTS, RemoteClient
 from .fleet import Fleet
 from .messages import address
 from .servers import Lost, Servers
+
+_LIMITS = "caches and peaks of a server"
+"""The name of a fact."""
 
 _SLACK = 10.0
 """How many times the limit of one kernel to wait for a reply: a server replies for several kernels at once."""
@@ -32,6 +39,8 @@ class _RemoteSession(Session):
     def __init__(self) -> None:
         super().__init__()
         self.remote: Fleet | None = None
+        self.limits: tuple[Caches, Machine] | None = None
+        """The caches and the peaks of the servers, once they are known."""
 
     def close(self) -> None:
         """End the sessions."""
@@ -60,6 +69,39 @@ class RemoteCost(KernelCosts):
     def target(self) -> Target:
         """The processor of the servers, with all its instruction sets and their number of threads."""
         return Target(json.loads(self._client().facts("", "")["target"]))
+
+    def evict_bytes(self, working_set: int) -> int:
+        """How many bytes a server reads before each run of a kernel, for a network of ``working_set`` bytes.
+
+        As for this machine, the third-level cache is measured unless all fits into the second.
+        """
+        said = Caches(**self._client().facts("", "")["caches"])
+        return self._limits()[0].evict_bytes(working_set) if said.evict_bytes(working_set) else 0
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Lower bounds of costs in seconds, by key; the peaks of the servers are measured once."""
+        _, peaks = self._limits()
+        return {workload.key: lower_bound(workload, peaks) for workload in workloads}
+
+    def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Lower bounds by key; 0 where the peaks of the servers are not known yet."""
+        if self._session.limits is None:
+            return super()._bounds_if_known(workloads)
+        return self.lower_bounds(workloads)
+
+    def _limits(self) -> tuple[Caches, Machine]:
+        """The caches and the peaks of the servers: from the database, else one of them measures itself now."""
+        if self._session.limits is None:
+            database, fingerprint = self._opened(), self._client().facts("", "")["machine"]
+            known = database.fact(_LIMITS, fingerprint)
+            if known is None and self.locked:
+                raise MissingCost(f"the peaks of the servers are not in {database.name}, and it is locked")
+            if known is None:
+                self.progress(0, 1, "measuring a server: caches and peaks")
+                known = self._client().machine()
+                database.keep_fact(_LIMITS, fingerprint, known)
+            self._session.limits = Caches(**known["caches"]), machine_from(known["peaks"])
+        return self._session.limits
 
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]

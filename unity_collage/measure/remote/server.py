@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,9 @@ from ...backends import registry
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.method import Method
 from ...errors import first_line
+from ...machine.caches import reported
+from ...machine.last_level import caches_measured_apart
+from ...machine.peaks import measured_apart, peaks_fingerprint
 from ...program import Program
 from ...program.loading import load
 from ...target import host_target
@@ -71,11 +75,24 @@ def register() -> None:
 
 
 def _facts(request: dict[str, Any]) -> dict[str, Any]:
-    """The target and the number of threads of this machine, and the fingerprint of each backend."""
+    """The target, the threads and the caches of this machine, its fingerprint, and that of each backend."""
     target = Target(json.loads(request["target"])) if request["target"] else host_target()
     method = Method(**request["method"])
     backends = {name: _backend(name, target, method) for name in request["backends"]}
-    return {"target": str(host_target()), "threads": runtime.num_threads(), "backends": backends}
+    return {
+        "target": str(host_target()),
+        "threads": runtime.num_threads(),
+        "machine": peaks_fingerprint(),
+        "caches": asdict(reported()),
+        "backends": backends,
+    }
+
+
+@cache
+def _limits() -> dict[str, Any]:
+    """The caches that this machine can use, and its peaks, measured now."""
+    caches = caches_measured_apart()
+    return {"caches": asdict(caches), "peaks": asdict(measured_apart(caches))}
 
 
 def _backend(name: str, target: Target, method: Method) -> dict[str, str]:
@@ -99,7 +116,11 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     return _client(request).ask(request["question"])
 
 
-_ANSWERS = {"facts": _facts, "compare": _compare, "worker": _ask}
+def _machine(_request: dict[str, Any]) -> dict[str, Any]:
+    return _limits()
+
+
+_ANSWERS = {"facts": _facts, "machine": _machine, "compare": _compare, "worker": _ask}
 
 
 def _client(request: dict[str, Any]) -> WorkerClient:
