@@ -39,8 +39,22 @@ platforms=()
 for glibc in 2_34 2_28 2_27 2_26 2_24 2_17; do
   platforms+=(--platform "manylinux_${glibc}_aarch64")
 done
-.venv-wheel/bin/pip install --quiet --target "$site" --python-version "${version#python}" --implementation cp \
-  --only-binary=:all: "${platforms[@]}" "${wheel[0]}[rpc]" pytest hypothesis
+# pip would ask this machine which requirements are for its processor.
+required=$(.venv-wheel/bin/python -c '
+import sys, zipfile
+from email.parser import Parser
+from packaging.requirements import Requirement
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    texts = Parser().parsestr(wheel.read(metadata).decode()).get_all("Requires-Dist")
+for each in map(Requirement, texts):
+    if each.marker is None or each.marker.evaluate({"platform_machine": "aarch64", "extra": "rpc"}):
+        print(f"{each.name}{each.specifier}")' "${wheel[0]}")
+mapfile -t required <<< "$required"
+installing=(.venv-wheel/bin/pip install --quiet --target "$site" --python-version "${version#python}" --implementation cp
+  --only-binary=:all: "${platforms[@]}")
+"${installing[@]}" "${required[@]}" pytest hypothesis
+"${installing[@]}" --no-deps "${wheel[0]}"
 cp -r tests examples benchmarks pyproject.toml scripts/check_installed.py "$machine"
 
 # Without the compilers of this machine.

@@ -92,7 +92,10 @@ def run(rows=4):
     result = (Tensor * 1)(Tensor(ctypes.addressof(out), (ctypes.c_int64 * 2)(rows, 8), 2, 1))
     status = lib.collage_run(program, inputs, 2, result, 1)
     return list(out) if status == 0 else lib.collage_error().decode()
+lib.collage_close.argtypes, lib.collage_close.restype = [ctypes.c_void_p], None
 first = run()
+other = lib.collage_open(folder.encode())
+lib.collage_close(other)  # the other program of the same file still runs
 many = [None] * 4
 threads = [threading.Thread(target=lambda i=i: many.__setitem__(i, run())) for i in range(4)]
 for t in threads: t.start()

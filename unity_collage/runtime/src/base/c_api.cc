@@ -129,6 +129,9 @@ struct collage_program {
     if (const collage::Reason reason = collage::WhyNotHere(facts); reason.has_value()) Refuse(path, *reason);
     Describe(collage::json::As<collage::Object>(tvm::ffi::json::Parse(facts), "the facts about a program"));
     module_ = tvm::ffi::Module::LoadFromFile(path);
+    // A file that is opened twice is in memory once, and its functions call those of one of the modules: all
+    // are kept.
+    tvm::ffi::Function::GetGlobalRequired("ffi.ModuleGlobalsAdd")(*module_);
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }
 
