@@ -3,7 +3,7 @@
 # and run a model there, and run most of tests/unit. Needs what scripts/wheel.sh has built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-wheel=(dist/unity_collage-*.whl)
+wheel=(dist/unity_collage-*_"$(uname -m)".whl)
 if [ ! -f "${wheel[0]}" ]; then
   echo "there is no wheel in dist: make wheel" >&2
   exit 1

@@ -4,7 +4,7 @@
 # without the right to make namespaces it says so and checks nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-wheel=(dist/unity_collage-*.whl)
+wheel=(dist/unity_collage-*_"$(uname -m)".whl)
 if [ ! -f "${wheel[0]}" ] || [ ! -x .venv-wheel/bin/pip ]; then
   echo "there is no wheel in dist: make wheel" >&2
   exit 1

@@ -8,7 +8,7 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           (``whole_numbers``), which may be quantised while they are stored (``quantising``).
 Declines  other dtypes, free sizes except in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and what oneDNN
           computes only with a slow reference kernel (``limits``).
-Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
+Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool. It is for x86-64 only.
 """
 
 from __future__ import annotations
