@@ -24,6 +24,7 @@ from onnx.reference import ReferenceEvaluator
 from tvm.rpc.tracker import Tracker
 
 import unity_collage as uc
+from unity_collage.lowering.object_file import is_linked
 from unity_collage.measure.remote import RemoteCost
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
@@ -57,14 +58,18 @@ def main() -> None:
                 f"{what}: numbers agree; kernels of {', '.join(sorted({each.backend for each in kernels}))}"
             )
 
-        by_rule = uc.compile(str(folder / "model.onnx"), target=TARGET)
-        check("kernels by rule, as object code", by_rule)
+        def by_rule() -> uc.Program:
+            return uc.compile(str(folder / "model.onnx"), target=TARGET, database=folder / "rules.sqlite")
+
+        check("kernels by rule, as object code", by_rule())
         if which(COMPILER) is None:
             print(f"NOT CHECKED: there is no {COMPILER} to link a shared library")
         else:
-            os.environ["CXX"] = COMPILER
-            check("kernels by rule, as a shared library", by_rule)
+            os.environ["CXX"] = COMPILER  # another program is kept with it
+            check("kernels by rule, as a shared library", by_rule())
             del os.environ["CXX"]
+            if not is_linked(folder / "model.so"):
+                sys.exit(f"{COMPILER} has linked nothing")
         with server(python) as tracker:
             costs = RemoteCost(uc.CostDatabase(folder / "costs.sqlite"), tracker=tracker, key=KEY)
             check("kernels by cost", uc.compile(str(folder / "model.onnx"), estimator=costs))

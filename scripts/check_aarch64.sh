@@ -2,10 +2,14 @@
 # Check the wheel for aarch64 on an emulated machine: install it in a Debian 12 for aarch64, compile, save, load and run
 # models there, run the tests of our kernels, and let the machine measure kernels and run programs that are made here.
 # Needs root, mmdebstrap, qemu-user-static, what PROCESSOR=aarch64 scripts/wheel.sh has built, and, as PYTHON, a Python
-# with this package and its extra rpc. Takes about 15 minutes.
+# with this package and its extra rpc. Takes a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$(command -v "${PYTHON:-python}")
+python=$(command -v "${PYTHON:-python}") || { echo "there is no ${PYTHON:-python}" >&2; exit 1; }
+if [ "$(id -u)" -ne 0 ]; then
+  echo "a root of Debian is made: run this as root" >&2
+  exit 1
+fi
 wheel=(dist/unity_collage-*_aarch64.whl)
 if [ ! -f "${wheel[0]}" ] || [ ! -x .venv-wheel/bin/pip ]; then
   echo "there is no wheel for aarch64 in dist: make wheel PROCESSOR=aarch64" >&2

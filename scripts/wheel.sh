@@ -7,6 +7,9 @@ cd "$(dirname "$0")/.."
 here=$(uname -m)
 processor=${PROCESSOR:-$here}
 rm -rf "build/wheel/$processor" dist/unity_collage-*"_$processor.whl"
+if [ "$processor" = "$here" ]; then
+  rm -f dist/unity_collage-*.whl  # of other versions too
+fi
 python3 -m venv --clear .venv-wheel
 tools=$(.venv-wheel/bin/python -c '
 import pathlib, tomllib

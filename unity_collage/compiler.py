@@ -189,7 +189,7 @@ def compile(
             if measure
             else MeasuredCost()
         )
-        unmeasured = _why_unmeasured(costs, scope) if measure else None
+        unmeasured = why_unmeasured(costs, scope) if measure else None
         if unmeasured is not None:
             _check_unmeasured(unmeasured, percentile, goal, needing)
         names, asks_torch = torch_among(names_of(backends))
@@ -372,7 +372,7 @@ def _check_options(
         )
 
 
-def _why_unmeasured(costs: CostModel, target: Target) -> str | None:
+def why_unmeasured(costs: CostModel, target: Target) -> str | None:
     """Why no kernel for ``target`` gets a cost, or None. A locked database says itself what it lacks."""
     if not isinstance(costs, KernelCosts) or costs.locked:
         return None
@@ -415,7 +415,7 @@ def explain(
     here: they have no costs.
     """
     model, scope = placed(model, target or pipeline.model.target(), True)
-    if reason := _why_unmeasured(pipeline.model, scope):
+    if reason := why_unmeasured(pipeline.model, scope):
         raise CollageError(reason)
     _, imported = imported_for(model, pipeline, scope, shapes, dims)
     explaining = replace(pipeline, explain=True)

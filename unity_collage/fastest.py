@@ -13,7 +13,7 @@ from tvm.target import Target
 from .annotations import EXPLANATION, PLAN
 from .backends.registry import select
 from .cost.method import MEDIAN
-from .cost.model import Capability
+from .cost.model import Capability, CostModel
 from .errors import CollageError
 from .feedback.builder import ProgramBuilder
 from .feedback.candidates import OURS
@@ -26,6 +26,7 @@ from .feedback.whole_models import WholeModels, disagreements, planned
 from .lowering.build import build
 from .lowering.live_memory import held_by
 from .measure.choices import has_no_choice
+from .measure.runnable import why_not_measured
 from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
 from .pipeline import FLOAT32, Pipeline
@@ -52,7 +53,7 @@ def fastest(
     if pipeline.backends is not None and not pipeline.backends:
         reason = pipeline.unmeasured or "nothing may be measured"
         if pipeline.measure:
-            reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
+            reason = _why_not_compared(costs, imported, target)
         return fastest_runtime(whole_models, imported, target, refine or BY_DEFAULT, tell, reason)
     if not pipeline.measure:
         with target:
@@ -64,7 +65,7 @@ def fastest(
     if refine is not None and percentile != MEDIAN:
         raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
     settings = replace(settings, percentile=percentile)
-    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
+    reason = _why_not_compared(costs, imported, target)
     if pipeline.devices:
         reason = reason or "the others would not be on the devices that were chosen"
     if refine is not None and reason:
@@ -97,6 +98,11 @@ def fastest(
         return replace(
             best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
         )
+
+
+def _why_not_compared(costs: CostModel, imported: IRModule, target: Target) -> str | None:
+    """Why programs are not run here to compare them, or None."""
+    return costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported) or why_not_measured(target)
 
 
 def _within(goal: MemoryGoal, built: Refined) -> Refined:

@@ -17,7 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 import unity_collage as uc
 from unity_collage.cli.main import main
 from unity_collage.errors import CollageError, UnavailableBackend
+from unity_collage.inspection.given_plan import compare_plan
 from unity_collage.lowering import elf, writing
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.pipeline import Pipeline
 from unity_collage.runtime.vendors import VENDORS, Vendor
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
@@ -113,6 +116,39 @@ def test_a_command_that_measures_says_why_not(
     assert capsys.readouterr().err == f"unity-collage: {UNMEASURED}\n"
 
 
+def test_a_plan_of_ones_own_has_no_costs_either(tmp_path: Path) -> None:
+    pipeline = Pipeline(model=MeasuredCost(uc.CostDatabase(tmp_path / "costs.sqlite")))
+    with pytest.raises(CollageError, match=f"^{UNMEASURED}$"):
+        compare_plan(model(), {"main": []}, pipeline, target=ARM)
+
+
+def test_a_dry_run_says_that_nothing_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(
+        CollageError, match=f"^{UNMEASURED}: its kernels are chosen by rule, and nothing is measured$"
+    ):
+        uc.dry_run(model(), target=ARM, database=tmp_path / "costs.sqlite")
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_no_runtime_is_tried_here(locked: bool, tmp_path: Path) -> None:
+    """It is for this machine, and the program around it is not."""
+    uc.CostDatabase(tmp_path / "costs.sqlite").close()
+    options: dict[str, Any] = {
+        "backends": ["onnxruntime"],
+        "database": tmp_path / "costs.sqlite",
+        "locked": locked,
+    }
+    program = uc.compile(model(), target=ARM, **options)
+    assert program.plan is not None
+    assert any(UNMEASURED in remark for remark in program.plan["main"].remarks)
+
+
+def test_threads_of_the_other_machine_need_not_be_here(tmp_path: Path) -> None:
+    """There may be more of them than this process may use; the number of a target is that of its program."""
+    program = uc.compile(model(), target=f"{ARM} -num-cores=80", database=tmp_path / "costs.sqlite")
+    assert program.threads == 80
+
+
 def test_a_library_for_one_kind_of_processor_makes_no_kernels_for_others(tmp_path: Path) -> None:
     reason = "backend onednn cannot be used here: it makes kernels for x86_64, and the target is aarch64"
     with pytest.raises(UnavailableBackend, match=reason):
@@ -120,6 +156,8 @@ def test_a_library_for_one_kind_of_processor_makes_no_kernels_for_others(tmp_pat
 
 
 def test_a_cross_compiler_of_the_user_is_a_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
     assert not writing.has_linker_for("aarch64")
     cross = tmp_path / "aarch64-linux-gnu-g++"
     cross.write_text("#!/bin/sh\necho aarch64-linux-gnu\n")
@@ -127,6 +165,7 @@ def test_a_cross_compiler_of_the_user_is_a_linker(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CXX", str(cross))
     assert writing.has_linker_for("aarch64")
     assert not writing.has_linker_for("riscv64")
+    assert not writing.has_linker_for("x86_64") and not writing.has_linker_for("")
     monkeypatch.setenv("CXX", str(tmp_path / "missing"))
     assert not writing.has_linker_for("aarch64")
 

@@ -26,6 +26,7 @@ from ..database.location import default_path, is_url, shown
 from ..database.pace import Pace, pace
 from ..database.rows import digest
 from ..defaults import BUDGET_SECONDS, FLOAT32
+from ..errors import CollageError
 from ..feedback.whole_models import runtimes_among
 from ..frontend.models import Model, import_model
 from ..frontend.sizes import Shapes
@@ -33,12 +34,14 @@ from ..machine.environment import use_threads
 from ..measure.choices import why_costs_matter
 from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
+from ..measure.runnable import why_not_measured
 from ..passes.annotate_candidates import WINOGRAD
 from ..pipeline import Pipeline
 from ..placing import names_of, placed
 from ..plan.candidate import VIEW, Candidate, DeclinedBinding
 from ..scratch import Scratch
 from ..specs import PartitionSpec
+from ..target import is_cuda
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ def dry_run(
     """
     use_threads(threads)
     model, scope = placed(model, target, False)
+    if not is_cuda(scope) and (reason := why_not_measured(scope)):
+        raise CollageError(f"{reason}: its kernels are chosen by rule, and nothing is measured")
     names, asks_torch = torch_among(names_of(backends))
     names, runtimes = runtimes_among(names)
     last_resorts = last_resorts_for({}, runtimes, asks_torch, scope)

@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import known
-from ..compiler import imported_for
+from ..compiler import imported_for, why_unmeasured
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan, not_a_file
@@ -113,6 +113,8 @@ def compare_plan(
     """
     given, where = _read(plan)
     model, scope = placed(model, target or pipeline.model.target(), True)
+    if reason := why_unmeasured(pipeline.model, scope):
+        raise CollageError(reason)
     _, imported = imported_for(model, pipeline, scope, shapes, dims)
     with scope:
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)

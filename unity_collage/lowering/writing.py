@@ -33,16 +33,17 @@ def write_linked(module: Any, path: Path) -> None:
 def has_linker_for(processor: str) -> bool:
     """Whether there is a C++ compiler for a processor, as Linux names it; empty: that of this machine.
 
-    For another processor the user names a cross compiler in ``CXX`` or ``CC``.
+    The user may name a compiler in ``CXX`` or ``CC``, such as a cross compiler.
     """
-    compiler = cc.get_cc()
-    if compiler is None or processor in ("", os.uname().machine):
+    compiler, here = cc.get_cc(), os.uname().machine
+    is_ours = not (os.environ.get("CXX") or os.environ.get("CC"))
+    if compiler is None or (is_ours and processor in ("", here)):
         return compiler is not None
     try:
         said = subprocess.run([compiler, "-dumpmachine"], check=False, capture_output=True, text=True)
     except OSError:  # the user named a compiler that does not exist
         return False
-    return said.stdout.partition("-")[0] == processor
+    return said.stdout.partition("-")[0] == (processor or here)
 
 
 def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Callable[..., str]) -> None:

@@ -23,7 +23,8 @@ from .fingerprint import machine, text_of
 if TYPE_CHECKING:
     from ..database.costs import CostDatabase
 
-_FACT = "third-level cache"
+LAST_LEVEL = "third-level cache"
+"""The name of a fact: its bytes."""
 _TRIALS, _TRIAL_SECONDS = 4, 0.08
 """The best of several trials counts: other work on the machine comes and goes."""
 _STEP = 1.5
@@ -41,7 +42,7 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
     If the database is ``locked`` and does not have them: the caches that the system reports.
     """
     said = reported()
-    known = database.fact(_FACT, _fingerprint())
+    known = database.fact(LAST_LEVEL, last_level_fingerprint())
     if known is None and locked:
         return said
     if known is None:
@@ -60,7 +61,7 @@ def caches_measured_apart() -> Caches:
 
 def store(database: CostDatabase, l3_bytes: int) -> None:
     """Store the size of the third-level cache for :func:`caches`."""
-    database.keep_fact(_FACT, _fingerprint(), l3_bytes)
+    database.keep_fact(LAST_LEVEL, last_level_fingerprint(), l3_bytes)
 
 
 def knee(sizes: Sequence[int], read: Read) -> int | None:
@@ -97,7 +98,8 @@ def measured() -> int:
     return said.l2_bytes if found is None else min(found, said.l3_bytes)
 
 
-def _fingerprint() -> str:
+def last_level_fingerprint() -> str:
+    """The fingerprint of the third-level cache of this machine."""
     return text_of({"method": "last level 1", **machine(), "threads": runtime.num_threads()})
 
 

@@ -45,7 +45,8 @@ caches."""
 
 _EVICTED = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 _TRIALS_SECONDS = 0.06
-_FACT = "peaks"
+PEAKS = "peaks"
+"""The name of a fact: the fields of a :class:`Machine`."""
 
 Curve = tuple[tuple[int, float], ...]
 """(bytes of the working set, bytes a second); the rate never rises."""
@@ -112,13 +113,13 @@ def machine(database: CostDatabase) -> Machine:
     known = known_machine(database)
     if known is None:
         known = measured_apart(caches(database))
-        database.keep_fact(_FACT, peaks_fingerprint(), asdict(known))
+        database.keep_fact(PEAKS, peaks_fingerprint(), asdict(known))
     return known
 
 
 def known_machine(database: CostDatabase) -> Machine | None:
     """The peaks of this machine, if the database has them."""
-    known = database.fact(_FACT, peaks_fingerprint())
+    known = database.fact(PEAKS, peaks_fingerprint())
     return None if known is None else machine_from(known)
 
 
@@ -143,7 +144,7 @@ def take(database: CostDatabase, packed: Mapping[str, Any], ratio: float) -> Non
         LOGGER.warning("the peaks in a pack are damaged, and are measured instead")
         return
     if found.weights and found.weights[-1][0] == caches(database).all_bytes:
-        database.keep_fact(_FACT, peaks_fingerprint(), asdict(found.slower(ratio)))
+        database.keep_fact(PEAKS, peaks_fingerprint(), asdict(found.slower(ratio)))
 
 
 def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:

@@ -17,6 +17,7 @@ from ..target import is_cuda
 from .cuda.cost import CudaCost
 from .kernel_costs import KernelCosts
 from .measured import MeasuredCost
+from .runnable import why_not_measured
 
 
 def cost_model(
@@ -35,7 +36,8 @@ def cost_model(
     CollageError where this process has more threads than it may use processors.
     """
     is_for_gpu = target is not None and is_cuda(target)
-    if not locked and not is_for_gpu and (reason := why_too_many_threads()) is not None:
+    measures = not locked and not is_for_gpu and (target is None or why_not_measured(target) is None)
+    if measures and (reason := why_too_many_threads()) is not None:
         raise CollageError(reason)
     method = Method.of(percentile)
     opened = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import tvm
 from tvm.target import Target
@@ -12,12 +13,13 @@ from tvm.target import Target
 from ...cost.bounds import lower_bound
 from ...cost.fingerprint import made_by
 from ...cost.model import Workload
-from ...errors import MissingCost
+from ...errors import CollageError, MissingCost
 from ...machine.caches import Caches
 from ...machine.fingerprint import fields_of
-from ...machine.peaks import Machine, machine_from
+from ...machine.last_level import LAST_LEVEL
+from ...machine.peaks import PEAKS, Machine, machine_from
 from ...plan.costs import Cost
-from ...target import current_target
+from ...target import current_target, processor_of
 from ..kernel_costs import KernelCosts
 from ..questions import Client, Fingerprints
 from ..session import Session
@@ -25,9 +27,6 @@ from .client import ATTEMPTS, RemoteClient
 from .fleet import Fleet
 from .messages import address
 from .servers import Lost, Servers
-
-_LIMITS = "caches and peaks of a server"
-"""The name of a fact."""
 
 _SLACK = 10.0
 """How many times the limit of one kernel to wait for a reply: a server replies for several kernels at once."""
@@ -39,14 +38,14 @@ class _RemoteSession(Session):
     def __init__(self) -> None:
         super().__init__()
         self.remote: Fleet | None = None
-        self.limits: tuple[Caches, Machine] | None = None
-        """The caches and the peaks of the servers, once they are known."""
+        self.peaks_there: Machine | None = None
+        """The peaks of the servers, once they are known."""
 
     def close(self) -> None:
         """End the sessions."""
         if self.remote is not None:
             self.remote.close()
-        self.remote = None
+        self.remote = self.peaks_there = None
 
 
 @dataclass(frozen=True)
@@ -70,38 +69,66 @@ class RemoteCost(KernelCosts):
         """The processor of the servers, with all its instruction sets and their number of threads."""
         return Target(json.loads(self._client().facts("", "")["target"]))
 
+    def why_not_measured(self, target: Target) -> str | None:
+        theirs, asked = processor_of(self.target()), processor_of(target)
+        return None if asked == theirs else f"the servers are {theirs}, and the target is {asked}"
+
     def evict_bytes(self, working_set: int) -> int:
         """How many bytes a server reads before each run of a kernel, for a network of ``working_set`` bytes.
 
-        As for this machine, the third-level cache is measured unless all fits into the second.
+        As for this machine, the third-level cache is measured unless all fits into the second, or the database is
+        locked.
         """
-        said = Caches(**self._client().facts("", "")["caches"])
-        return self._limits()[0].evict_bytes(working_set) if said.evict_bytes(working_set) else 0
+        said = self._reported()
+        if not said.evict_bytes(working_set):
+            return 0
+        known = self._fact_of_server(LAST_LEVEL)
+        return (said if known is None else replace(said, l3_bytes=int(known))).evict_bytes(working_set)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds of costs in seconds, by key; the peaks of the servers are measured once."""
-        _, peaks = self._limits()
-        return {workload.key: lower_bound(workload, peaks) for workload in workloads}
+        if self._session.peaks_there is None:
+            known = self._fact_of_server(PEAKS)
+            if known is None:
+                name = self._opened().name
+                raise MissingCost(f"the peaks of the servers are not in {name}, and it is locked")
+            self._session.peaks_there = machine_from(known)
+        return {workload.key: lower_bound(workload, self._session.peaks_there) for workload in workloads}
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds by key; 0 where the peaks of the servers are not known yet."""
-        if self._session.limits is None:
+        if self._session.peaks_there is None:
             return super()._bounds_if_known(workloads)
         return self.lower_bounds(workloads)
 
-    def _limits(self) -> tuple[Caches, Machine]:
-        """The caches and the peaks of the servers: from the database, else one of them measures itself now."""
-        if self._session.limits is None:
-            database, fingerprint = self._opened(), self._client().facts("", "")["machine"]
-            known = database.fact(_LIMITS, fingerprint)
-            if known is None and self.locked:
-                raise MissingCost(f"the peaks of the servers are not in {database.name}, and it is locked")
-            if known is None:
-                self.progress(0, 1, "measuring a server: caches and peaks")
-                known = self._client().machine()
-                database.keep_fact(_LIMITS, fingerprint, known)
-            self._session.limits = Caches(**known["caches"]), machine_from(known["peaks"])
-        return self._session.limits
+    def _reported(self) -> Caches:
+        """The caches that the servers report."""
+        return Caches(**self._said("caches"))
+
+    def _fact_of_server(self, name: str) -> Any | None:
+        """A fact about the servers as machines: from the database, else one of them measures itself now.
+
+        None if the database is locked and does not have it.
+        """
+        database, fingerprints = self._opened(), self._said("fingerprints")
+        known = database.fact(name, fingerprints[name])
+        if known is None and not self.locked:
+            self.progress(0, 1, "measuring a server: caches and peaks")
+            measured = self._client().machine()
+            for each, fingerprint in fingerprints.items():
+                if database.fact(each, fingerprint) is None:
+                    database.keep_fact(each, fingerprint, measured[each])
+            known = measured[name]
+        return known
+
+    def _said(self, name: str) -> Any:
+        """What the servers say about themselves under this name; raises CollageError for an older version."""
+        facts = self._client().facts("", "")
+        if name not in facts:
+            raise CollageError(
+                f"a server for {self.key!r} does not say its {name}: install this version of unity_collage there"
+            )
+        return facts[name]
 
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]

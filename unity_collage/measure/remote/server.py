@@ -24,8 +24,8 @@ from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.method import Method
 from ...errors import first_line
 from ...machine.caches import reported
-from ...machine.last_level import caches_measured_apart
-from ...machine.peaks import measured_apart, peaks_fingerprint
+from ...machine.last_level import LAST_LEVEL, caches_measured_apart, last_level_fingerprint
+from ...machine.peaks import PEAKS, measured_apart, peaks_fingerprint
 from ...program import Program
 from ...program.loading import load
 from ...target import host_target
@@ -82,7 +82,7 @@ def _facts(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "target": str(host_target()),
         "threads": runtime.num_threads(),
-        "machine": peaks_fingerprint(),
+        "fingerprints": {PEAKS: peaks_fingerprint(), LAST_LEVEL: last_level_fingerprint()},
         "caches": asdict(reported()),
         "backends": backends,
     }
@@ -90,9 +90,9 @@ def _facts(request: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _limits() -> dict[str, Any]:
-    """The caches that this machine can use, and its peaks, measured now."""
+    """The third-level cache that this machine can use, and its peaks, measured now."""
     caches = caches_measured_apart()
-    return {"caches": asdict(caches), "peaks": asdict(measured_apart(caches))}
+    return {LAST_LEVEL: caches.l3_bytes, PEAKS: asdict(measured_apart(caches))}
 
 
 def _backend(name: str, target: Target, method: Method) -> dict[str, str]:

@@ -56,8 +56,7 @@ typedef struct {
  * loaded. NULL if it fails: collage_error() says why. Before the program is loaded, its file is verified, and
  * that this processor and the loaded libraries have what it needs. */
 collage_program* collage_open(const char* path);
-/* Frees the program, and the results that this thread has views of. Its file stays in memory until the
- * process ends, so that opening it again is fast. */
+/* Frees the program, and the results that this thread has views of. */
 void collage_close(collage_program* program);
 
 /* The number of inputs, or of results, and a pointer to their descriptions, which live as long as the

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -118,6 +120,17 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
   std::memcpy(taken->data, data, static_cast<size_t>(NumBytes(tensor)));
 }
 
+// The module of a file. The loader has a file in memory once, and its functions call those of one module: all
+// programs of a file that are open share that one.
+std::shared_ptr<Module> Loaded(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<Module>> modules;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<Module> found = modules[path].lock();
+  if (found == nullptr) modules[path] = found = std::make_shared<Module>(Module::LoadFromFile(path));
+  return found;
+}
+
 }  // namespace
 }  // namespace collage
 
@@ -128,10 +141,7 @@ struct collage_program {
     const std::string facts = collage::SealedFacts(path);
     if (const collage::Reason reason = collage::WhyNotHere(facts); reason.has_value()) Refuse(path, *reason);
     Describe(collage::json::As<collage::Object>(tvm::ffi::json::Parse(facts), "the facts about a program"));
-    module_ = tvm::ffi::Module::LoadFromFile(path);
-    // A file that is opened twice is in memory once, and its functions call those of one of the modules: all
-    // are kept.
-    tvm::ffi::Function::GetGlobalRequired("ffi.ModuleGlobalsAdd")(*module_);
+    module_ = collage::Loaded(path);
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }
 
@@ -202,7 +212,7 @@ struct collage_program {
     return value;
   }
 
-  std::optional<tvm::ffi::Module> module_;
+  std::shared_ptr<tvm::ffi::Module> module_;
   collage::ContextPool<Machine> machines_;
   std::deque<std::string> texts_;  // deques: their elements do not move, and descriptions point to them
   std::deque<std::vector<int64_t>> shapes_;
