@@ -1,13 +1,14 @@
 """Flat casts: the operand of a ``match_cast`` gets a binding of its own.
 
-TVM's canonical form writes ``y = match_cast(f(x), T)``. Its script parses back to two bindings, another module.
+TVM's canonical form writes ``y = match_cast(f(x), T)``. Its script parses back to two bindings, another module. If the
+operand is a shape with sums of sizes, TVM cannot build it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from .bindings import with_blocks
 
@@ -20,8 +21,13 @@ def with_flat_casts(func: relax.Function) -> relax.Function:
 
 
 def _is_nested(binding: relax.Binding) -> bool:
-    leaf = (relax.Var, ir.GenericConst, relax.ShapeExpr)
-    return isinstance(binding, relax.MatchCast) and not isinstance(binding.value, leaf)
+    if not isinstance(binding, relax.MatchCast) or isinstance(binding.value, (relax.Var, ir.GenericConst)):
+        return False
+    # TVM's VMShapeLower computes no expressions of a shape that stands in a cast.
+    is_simple = (tirx.Var, tirx.IntImm)
+    return not isinstance(binding.value, relax.ShapeExpr) or any(
+        not isinstance(size, is_simple) for size in binding.value.values
+    )
 
 
 def _flat(block: relax.BindingBlock) -> Iterator[relax.Binding]:

@@ -11,6 +11,7 @@ import onnx
 import onnx_case
 import pytest
 
+import unity_collage as uc
 from unity_collage.errors import ModelError
 
 rng = np.random.default_rng(5)
@@ -280,3 +281,14 @@ def test_shapes_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ModelError, match=reason):
         onnx_case.run(onnx_case.one_node(op, inputs, **more), inputs)
+
+
+@pytest.mark.parametrize("lengths", [(0, 0, 0), (1, 0, 2)])
+def test_a_program_splits_by_lengths_that_it_computes(lengths: tuple[int, ...]) -> None:
+    """The check that they fit is a cast of their sum; that of nothing subtracts 0 from it, and so nothing."""
+    x = np.arange(sum(lengths), dtype=np.float32)
+    model = onnx_case.one_node("Split", {"x": x, "split": np.int64(lengths)}, 3, opset=18)
+    parts = uc.compile(model, measure=False)(x, np.int64(lengths))
+    assert [part.numpy().tolist() for part in parts] == [
+        [*map(float, part)] for part in np.split(x, np.cumsum(lengths)[:-1])
+    ]
