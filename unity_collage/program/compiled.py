@@ -331,9 +331,9 @@ class Program(Shown):
 
     @cached_property
     def _machines(self) -> Machines:
-        from ..target import processor_of  # a program with targets was compiled in this process
-
         for target in self._targets:
+            from ..target import processor_of  # with TVM's compiler, which has compiled this program here
+
             if (processor := processor_of(target)) != (here := os.uname().machine):
                 raise CollageError(f"the program cannot run here: it is for {processor}, and this is {here}")
             if reason := why_not_here(instruction_sets(target)):
