@@ -176,7 +176,7 @@ def compile(
         "refine": refine,
         "tune_trials": tune_trials,
         "search_layouts": search_layouts,
-        "a report, or explain,": explain,
+        "explain": explain,
         "the choice of devices": devices,
     }
     _check_options(measure, percentile, estimator, goal, needing)
