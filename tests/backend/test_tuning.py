@@ -156,6 +156,88 @@ def test_a_measured_kernel_runs_with_its_schedule() -> None:
     assert variant.key.startswith(f"{question.key}:") and variant.digest == question.digest
 
 
+def product_with_weights(weights: relax.Expr | None = None) -> IRModule:
+    """x @ w, the right operand a parameter unless it is given."""
+    x, w = (relax.Var(name, relax.TensorType((16, 16), "float32")) for name in "xw")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x] if weights is not None else [x, w]):
+        with builder.dataflow():
+            product = builder.emit_output(R.matmul(x, weights if weights is not None else w))
+        builder.emit_func_output(product)
+    return builder.get()
+
+
+def turning(kernel: tirx.PrimFunc) -> str:
+    """A schedule that reads the right operand turned over, as MetaSchedule writes one."""
+    schedule = schedule_of(kernel)
+    block = schedule.get_sblock("matmul")
+    copy = schedule.cache_read(block, 1, "global")
+    schedule.annotate(copy, "meta_schedule.layout_rewrite_preproc", True)
+    schedule.transform_layout(block, ("read", 1), lambda i, j: (j // 8, i, j % 8))
+    return json.dumps(plain(schedule.trace.as_json()))
+
+
+def with_turning_schedule(weights: relax.Expr | None) -> tuple[IRModule, IRModule]:
+    """The final module of a product whose tuned schedule turns its right operand over, and the partitioned one."""
+    with uc.host_target():
+        annotated = AnnotateCandidates(("tvm",))(product_with_weights(weights))
+        (question,) = workloads(annotated["main"], FixedCost()).values()
+        kernel = unscheduled_kernel(question.func, uc.host_target())
+        partitioned = SearchPartition()(EstimateCosts(FixedCost({"tvm": 1e-6}))(annotated))
+        final = FuseRemaining()(partitioned.with_attr(SCHEDULES, {kernel_name(kernel): turning(kernel)}))
+    return final, partitioned
+
+
+def test_constants_are_stored_in_the_layout_of_a_tuned_schedule() -> None:
+    weights = np.random.default_rng(0).random((16, 16), "float32")
+    final, partitioned = with_turning_schedule(relax.const(weights))
+    (kernel,) = kernels(final)
+    assert [tuple(map(int, param.shape)) for param in kernel.params] == [(16, 16), (2, 16, 8), (16, 16)]
+    before = {gvar.name_hint for gvar in partitioned.functions}
+    assert {gvar.name_hint for gvar in final.functions} == before, "reports tell kernels by their names"
+    x = np.random.default_rng(1).random((16, 16), "float32")
+    machine = relax.VirtualMachine(relax.build(final, uc.host_target()), tvm.cpu())
+    got = machine["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_allclose(got, x @ weights, rtol=1e-5)
+
+
+def test_a_variable_is_copied_by_a_kernel_of_its_own_if_a_schedule_turns_it_over() -> None:
+    final, _ = with_turning_schedule(None)
+    assert len(kernels(final)) == 2
+    x, w = np.random.default_rng(0).random((2, 16, 16), "float32")
+    machine = relax.VirtualMachine(relax.build(final, uc.host_target()), tvm.cpu())
+    got = machine["main"](*map(tvm.runtime.tensor, (x, w))).numpy()
+    np.testing.assert_allclose(got, x @ w, rtol=1e-5)
+
+
+def test_the_measured_kernel_reads_its_constants_as_the_final_one() -> None:
+    weights = relax.const(np.random.default_rng(0).random((16, 16), "float32"))
+    with uc.host_target():
+        annotated = AnnotateCandidates(("tvm",))(product_with_weights(weights))
+    (question,) = workloads(annotated["main"], FixedCost()).values()
+    kernel = unscheduled_kernel(question.func, uc.host_target())
+    assert list(kernel.attrs["layout_free_buffers"]) == [1]
+    variant = with_schedule(question, kernel_name(kernel), turning(kernel))
+    arrays = random_inputs(variant.func)
+    function, constants = build_kernel(variant.func, arrays, uc.backends.get("tvm"), uc.host_target())
+    assert [constant.shape for constant in constants] == [(2, 16, 8)]
+    out = tvm.runtime.empty((16, 16), "float32")
+    function(tvm.runtime.tensor(arrays[0]), *constants, out)
+    np.testing.assert_allclose(out.numpy(), arrays[0] @ arrays[1], rtol=1e-5)
+
+
+@without_meta_schedule
+def test_the_tuner_times_kernels_whose_weights_it_may_turn_over(tmp_path: Path) -> None:
+    weights = relax.const(np.random.default_rng(0).random((16, 16), "float32"))
+    with uc.host_target():
+        annotated = AnnotateCandidates(("tvm",))(product_with_weights(weights))
+    (question,) = workloads(annotated["main"], FixedCost()).values()
+    kernel = unscheduled_kernel(question.func, uc.host_target())
+    with Tuner(tmp_path, 4) as search:
+        tuned = search.tuned(kernel, uc.host_target())
+    assert "layout_rewrite_preproc" in tuned.trace and tuned.seconds
+
+
 @pytest.mark.parametrize(
     ("bound", "tuned"),
     [(2e-6, []), (1e-6, []), (5e-7, ["matmul"])],

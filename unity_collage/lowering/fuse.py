@@ -9,7 +9,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import THREADS, threads_of
+from ..annotations import SCHEDULES, THREADS, threads_of
 from ..graph import OpKind
 from ..graph.devices import legalized_on_devices
 from ..graph.prim_funcs import SCHEDULED
@@ -27,6 +27,7 @@ from .set_apart import final_kernels, with_set_apart
 from .sizes_first import with_sizes_first
 from .small_constants import with_filled_constants
 from .sorts_and_scans import dispatched
+from .tuned_layouts import with_free_layouts, with_stored_layouts
 from .unknown_shapes import refuse_unknown_shapes
 
 
@@ -47,8 +48,15 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     if is_cuda(target):
         nvrtc.register()
         return bound_kernels(kernels, target)
-    tuned = with_tuned_schedules(with_kernel_targets(kernels, target))
+    tuned = _tuned(with_kernel_targets(kernels, target))
     return scheduled_module(packed(tuned, target) if pack else tuned, target)
+
+
+def _tuned(mod: IRModule) -> IRModule:
+    """``mod`` with the schedules of ``collage.schedules``, and constants in the layouts that these want."""
+    if not mod.attrs or SCHEDULES not in mod.attrs:
+        return mod
+    return with_stored_layouts(with_tuned_schedules(with_free_layouts(mod)))
 
 
 def _legalized(mod: IRModule) -> IRModule:

@@ -21,6 +21,7 @@ from ..lowering.linked import linked
 from ..lowering.outlined import external_function
 from ..lowering.set_apart import with_set_apart
 from ..lowering.tir_hook import NotLowered, standing_alone
+from ..lowering.tuned_layouts import with_free_layouts
 from ..rewrites.constants import constant
 from ..target import is_cuda
 from .guard import output_types
@@ -130,8 +131,12 @@ def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> l
 
 
 def unscheduled_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
-    """TVM's kernel for ``func`` before it is scheduled, for a tuner; raises NoKernel where TVM makes several."""
-    return _only_kernel(fused(_caller(func, {}), target, schedule=False))
+    """TVM's kernel for ``func`` before it is scheduled, for a tuner; raises NoKernel where TVM makes several.
+
+    A schedule may change the layout of its constants.
+    """
+    mod = fused(_caller(func, {}), target, schedule=False)
+    return _only_kernel(with_free_layouts(mod, mod["main"].params[len(func.params) - _lifted(func) :]))
 
 
 def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
@@ -154,8 +159,13 @@ def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend:
 
 def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax.Var, relax.Expr]:
     """Constants for the lifted parameters."""
-    first = len(func.params) - int(func.attrs[LIFTED])
+    first = len(func.params) - _lifted(func)
     return {var: constant(arrays[first + i]) for i, var in enumerate(func.params[first:])}
+
+
+def _lifted(func: relax.Function) -> int:
+    """How many of the last parameters are constants."""
+    return int((func.attrs or {}).get(LIFTED, 0))
 
 
 def _compiled(lowered: LoweredKernel, only_here: bool) -> Kernel:

@@ -14,6 +14,9 @@ from ..graph.rounded_scales import rounded
 from . import fast_math
 from .tensor_intrinsics import register_cpu_intrinsics
 
+LAYOUT_FREE = "layout_free_buffers"
+"""On an unscheduled kernel, for MetaSchedule: the numbers of the parameters whose layout a schedule may change."""
+
 _OPAQUE = 8
 
 _structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
@@ -36,9 +39,12 @@ def kernel_name(kernel: tirx.PrimFunc) -> str:
     """A name for the computation of an unscheduled kernel, independent of the names in it; for one version of TVM.
 
     Kernels that differ only in scales have one name, as they have one cost (:mod:`unity_collage.graph.rounded_scales`).
+    One whose schedule may change layouts (``layout_free_buffers``) has another name than one whose schedule may not.
     """
     body = _structural_map(kernel.body, (tirx.FloatImm, _rounded))
     bare = tirx.PrimFunc(kernel.params, body, kernel.ret_type)
+    if LAYOUT_FREE in (kernel.attrs or {}):
+        bare = bare.with_attr(LAYOUT_FREE, kernel.attrs[LAYOUT_FREE])
     return f"{tvm_ffi.structural_hash(bare) % (1 << 64):016x}"
 
 
@@ -66,7 +72,8 @@ def _rounded(number: tirx.FloatImm) -> tirx.FloatImm:
 def _scheduled(func: ir.BaseFunc, traces: dict[str, str]) -> ir.BaseFunc:
     if not isinstance(func, tirx.PrimFunc) or (func.attrs or {}).get("tirx.is_scheduled", False):
         return func
-    trace = traces.get(kernel_name(func))
+    bare = func.without_attr(LAYOUT_FREE)
+    trace = traces.get(kernel_name(func), traces.get(kernel_name(bare)))
     if trace is None:
-        return func
+        return bare
     return with_trace(func, trace).with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})

@@ -14,12 +14,14 @@ import numpy as np
 import tvm
 from tvm import tirx
 from tvm.ir import IRModule
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 
 from ... import runtime
 from ...schedule.fast_math import rewritten
 
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
+_REMOVED = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
 _BUILD_SECONDS, _RUN_SECONDS = 120.0, 60.0
 
 
@@ -53,7 +55,8 @@ def built(mod: IRModule, target: Target, _params: Any) -> Any:
     functions = {
         gvar: rewritten(func) for gvar, func in mod.functions_items() if isinstance(func, tirx.PrimFunc)
     }
-    return tvm.compile(IRModule(functions, attrs=mod.attrs), target=target).mod
+    unpacked = IRModule(functions, attrs=mod.attrs)
+    return tvm.compile(_REMOVED(unpacked), target=target).mod
 
 
 def arguments(device: Any, types: list[list[Any]], repeat: int) -> list[list[Any]]:
