@@ -37,6 +37,10 @@ LABEL = "collage.label"
 """Attribute of a kernel's function without parts: the name that a code generator sees, in the program and when its cost
 is measured."""
 
+OPTIONS = "collage.options"
+"""Attribute of a kernel's function: the options of its backend's library, by their names there
+(:mod:`unity_collage.backends.options`)."""
+
 PARTS = "collage.parts"
 """Attribute of a kernel's function: which bindings, by position, are one ``Composite`` function, and its attributes."""
 
@@ -58,6 +62,11 @@ def threads_of(func: ir.BaseFunc) -> int | None:
     """The value of ``THREADS`` on a function, or None."""
     threads = (func.attrs or {}).get(THREADS)
     return None if threads is None else int(threads)
+
+
+def options_of(func: ir.BaseFunc) -> dict[str, str]:
+    """The value of ``OPTIONS`` on a function; empty where it has none."""
+    return {str(key): str(value) for key, value in ((func.attrs or {}).get(OPTIONS) or {}).items()}
 
 
 class Annotation(Generic[T]):

@@ -116,6 +116,7 @@ def compile(
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
       named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
+      Options of a library stand behind its name: ``"openvino:NUM_STREAMS=1"``.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is called with what is being measured and ``tell`` with the name of any other step. With

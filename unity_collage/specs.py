@@ -10,6 +10,7 @@ from tvm.target import Target
 
 from .backends import registry
 from .backends.base import Backend
+from .backends.options import name_of
 from .errors import CollageError
 from .graph import DataflowGraph, index_set, members
 from .index_set import first_inside
@@ -81,7 +82,7 @@ class PartitionSpec:
         libs = libs_of(target)
         return (
             f"its device takes kernels of {', '.join(libs)} only"
-            if libs and self.backend not in libs
+            if libs and self.backend not in map(name_of, libs)
             else None
         )
 

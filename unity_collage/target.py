@@ -156,7 +156,7 @@ def text_of(target: Target) -> str:
 
 def libs_of(target: Target) -> tuple[str, ...]:
     """The backends that a target names (``libs``), in preference order; empty where it names none."""
-    return tuple(str(name) for name in target.attrs.get("libs") or ())
+    return tuple(str(name) for name in target.attrs.get("libs") or ())  # with options, where they have some
 
 
 def is_refinement_of(target: Target, other: Target) -> bool:

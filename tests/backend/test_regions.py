@@ -26,6 +26,7 @@ from unity_collage.backends.runtimes import lowering
 from unity_collage.cli import main as cli
 from unity_collage.compiler import compile_with
 from unity_collage.cost.method import Method
+from unity_collage.errors import CollageError
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.pipeline import collage
@@ -194,6 +195,18 @@ def test_weights_and_settings_are_those_of_the_session(runtime) -> None:
         "Conv",
     ]
     assert sum(np.prod(each.dims) > 100 for each in read.graph.initializer) >= 2
+
+
+def test_options_of_a_library_reach_what_is_measured_and_what_is_built(tmp_path: Path) -> None:
+    if reason := RUNTIMES["openvino"].why_unavailable():
+        pytest.skip(reason)
+    right, wrong = "openvino:NUM_STREAMS=1", "openvino:NUMSTREAMS=1"
+    costs = _measured((wrong, "tvm"), tmp_path)
+    refused = [cost.reason for key, cost in costs.items() if key.startswith("openvino")]
+    assert refused and all("Unsupported property NUMSTREAMS" in reason for reason in refused), refused
+    _is_right(_forced(right, {"openvino": 1.0}))
+    with pytest.raises(CollageError, match="Unsupported property NUMSTREAMS"):
+        uc.compile(_network(), backends=wrong)
 
 
 PLANTED = {"lies": "wrong numbers: output 0 is off by", "does_not_compile": "Rectify"}

@@ -75,6 +75,11 @@ class Backend:
     excludes: frozenset[str] = frozenset()
     """The names of backends that cannot be in one process with it. No plan has kernels of both; one of the two declares
     it."""
+    takes_options: bool = False
+    """Whether ``codegen`` gives its library the options that users write behind the name of the backend. They are its
+    second argument, texts by name; ``lower_to_tir`` finds them in the attribute ``collage.options``."""
+    options: tuple[tuple[str, str], ...] = ()
+    """These options by name, sorted, in a backend that :func:`.registry.select` returns."""
     version: int = 1
     """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured
     costs hold for one version. ``fingerprint`` has the version of the library."""

@@ -40,6 +40,7 @@ class Merge(NamedTuple):
             composites=tuple(
                 CompositePart(part.label, tuple(members(part.inside))) for part in self.whole.nested
             ),
+            options=self.upper.options,
             threads=self.upper.threads if self.upper.threads == self.lower.threads else None,
             device=self.upper.device,
         )

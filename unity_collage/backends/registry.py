@@ -7,7 +7,7 @@ that name is an error. So is using all backends, since otherwise one of the two 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import tvm
@@ -16,6 +16,7 @@ from tvm.target import Target
 from ..errors import CollageError, UnavailableBackend, UnknownBackend, with_names
 from ..sessions import RUNTIMES
 from ..target import processor_of
+from . import options
 from .base import Backend
 from .foreign import bridge
 from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
@@ -134,8 +135,11 @@ def find(name: str) -> Backend | None:
 
 
 def get(name: str) -> Backend:
-    """The backend ``name``; raises UnknownBackend with the names that exist, UnavailableBackend for a broken plug-in,
-    and CollageError for a name that several packages use."""
+    """The backend ``name``, without options.
+
+    Raises UnknownBackend with the names that exist, UnavailableBackend for a broken plug-in, and CollageError for a name
+    that several packages use.
+    """
     backend = find(name)
     if backend is None:
         raise _missing(name)
@@ -198,13 +202,27 @@ def _why_no_version(backend: Backend) -> str | None:
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
     """The backends to use: ``names``, else the target's ``libs``, else the default ones available for its kind.
 
+    A name may have options behind it (:mod:`.options`). Raises CollageError if its backend takes none.
     Raises UnavailableBackend, with the reason, for a named backend that is not available, or not for this kind of
     target. Raises CollageError if two backends have one name, also if no backend was named.
     """
     asked = _asked(names, target)
     if asked is None:
         return tuple(backend for backend in _defaults(target) if why_unavailable(backend) is None)
-    return tuple(_usable_for(name, target) for name in dict.fromkeys(asked))
+    found = [_with_options(text, target) for text in dict.fromkeys(asked)]
+    twice = [each.name for at, each in enumerate(found) if each.name in {other.name for other in found[:at]}]
+    if twice:
+        raise CollageError(f"backend {twice[0]} is named twice, with other options: name it once")
+    return tuple(found)
+
+
+def _with_options(text: str, target: Target) -> Backend:
+    name, given = options.split(text)
+    backend = _usable_for(name, target)
+    if given and not backend.takes_options:
+        able = sorted(each.name for each in every().values() if each.takes_options)
+        raise CollageError(f"{text!r}: backend {name} takes no options; these do: {', '.join(able)}")
+    return replace(backend, options=tuple(sorted(given.items()))) if given else backend
 
 
 def missing(names: Sequence[str] | None, target: Target) -> dict[str, str]:

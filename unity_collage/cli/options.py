@@ -127,7 +127,8 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         nargs="+",
         action=BackendsAction,
         metavar="NAME",
-        help="the backends in preference order (default: all); TVM compiles what they do not take",
+        help="the backends in preference order (default: all); TVM compiles what they do not take; options of a "
+        "library stand behind its name: openvino:NUM_STREAMS=1",
     )
     command.add_argument(
         "--target",

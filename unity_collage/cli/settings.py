@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..backends.options import name_of
 from ..backends.registry import get as backend_named
 from ..cost.method import Method
 from ..cost.model import Progress
@@ -63,7 +64,7 @@ def check_backends(options: argparse.Namespace) -> None:
     """Raises UsageError for a name in ``--backends`` that no backend has, and CollageError for a broken one."""
     for name in options.backends or ():
         try:
-            backend_named(name)
+            backend_named(name_of(name))
         except UnknownBackend as error:
             raise UsageError(f"--backends: {error}") from None
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
+from ..backends.options import split
 from ..errors import CollageError, UnavailableBackend
 from ..plan.comparison import DIFFERS, ProgramComparison
 from ..plan.plan import Plan, PlannedKernel
@@ -42,11 +43,12 @@ def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None,
         return None, available()
     if not names:
         raise CollageError("no backend is named: name one, or none at all for every one that is available")
-    named = [RUNTIMES[name] for name in names if name in RUNTIMES]
+    asked = [split(text) for text in names]
+    named = [RUNTIMES[name].with_options(options) for name, options in asked if name in RUNTIMES]
     for found in named:
         if reason := found.why_unavailable():
             raise UnavailableBackend(f"backend {found.name} cannot be used here: {reason}")
-    return (tuple(names) if any(name not in RUNTIMES for name in names) else ()), named
+    return (tuple(names) if any(name not in RUNTIMES for name, _ in asked) else ()), named
 
 
 def entrants_of(

@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN
+from ..backends.options import name_of
 from ..backends.registry import excluding, known
 from ..errors import NoPlan
 from ..graph import DataflowGraph
@@ -90,7 +91,7 @@ def applied_by_rule(
     """
     func = graph.func
     libraries = tuple(name for name in known() if name != _TVM)
-    order = (*libraries, _TVM) if priority is None else tuple(priority)
+    order = (*libraries, _TVM) if priority is None else tuple(map(name_of, priority))
     by_id = {candidate.id: candidate for candidate in candidates}
     try:
         solution = greedy_cover(_problem(graph, candidates, order), order)

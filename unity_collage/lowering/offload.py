@@ -10,6 +10,7 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.runtime import Module
 
+from ..annotations import options_of
 from ..backends import registry
 from ..backends.base import Codegen
 from .build import EXTERNAL_MODS
@@ -45,13 +46,13 @@ def offloaded_module(mod: IRModule, options: Options | None = None) -> IRModule:
 def _modules(
     functions: list[relax.Function], constants: Mapping[ir.GenericConst, str], options: Options
 ) -> Iterator[Module]:
-    by_backend: dict[str, list[relax.Function]] = {}
+    alike: dict[tuple[str, tuple[tuple[str, str], ...]], list[relax.Function]] = {}
     for func in functions:
-        by_backend.setdefault(str(func.attrs["Codegen"]), []).append(func)
-    for name, group in by_backend.items():
+        alike.setdefault((str(func.attrs["Codegen"]), tuple(options_of(func).items())), []).append(func)
+    for (name, own), group in alike.items():
         codegen = _codegen(name)
         assert codegen is not None
-        yield from codegen(group, dict(options.get(name, {})), dict(constants))
+        yield from codegen(group, {**options.get(name, {}), **dict(own)}, dict(constants))
 
 
 def codegen_of(func: relax.Function) -> Codegen | None:

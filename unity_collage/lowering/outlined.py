@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import relax
 
-from ..annotations import LABEL, LIFTED, PARTS, THREADS, plain, threads_of
+from ..annotations import LABEL, LIFTED, OPTIONS, PARTS, THREADS, options_of, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.devices import without_devices
@@ -28,6 +28,8 @@ def kernel_function(
     )
     if candidate.threads is not None:
         func = func.with_attr(THREADS, candidate.threads)
+    if candidate.options:
+        func = func.with_attr(OPTIONS, dict(candidate.options))
     if candidate.composites:
         return func.with_attr(PARTS, _described(graph, candidate))
     return func if candidate.backend == "tvm" else func.with_attr(LABEL, candidate.label)
@@ -43,6 +45,8 @@ def kernel_digest(signatures: Signatures, graph: DataflowGraph, candidate: Candi
         more.append(candidate.label)
     if candidate.threads is not None:
         more.append(f"threads: {candidate.threads}")
+    if candidate.options:
+        more.append(f"options: {json.dumps(candidate.options)}")
     if not more:
         return signatures.digest(sub)
     return hashlib.sha256("\n".join([signatures.text(sub), *more]).encode()).hexdigest()[:24]
@@ -76,14 +80,16 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
     described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
     label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
     threads = threads_of(func)
-    limit = {} if threads is None else {THREADS: threads}
-    bare = func.without_attr(PARTS).without_attr(LABEL).without_attr(THREADS)
+    more: dict[str, Any] = {} if threads is None else {THREADS: threads}
+    if options := options_of(func):
+        more[OPTIONS] = options
+    bare = func.without_attr(PARTS).without_attr(LABEL).without_attr(THREADS).without_attr(OPTIONS)
     if described:
         graph = DataflowGraph(bare)
         outer = _with_parts(graph, [_part(graph, part, i) for i, part in enumerate(described)], symbol)
     else:
         outer = _around(bare.with_attr("Composite", f"{backend}.{label}"), symbol)
-    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **limit})
+    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **more})
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:

@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import COMPILED_AS, LIFTED, SCHEDULES
+from ..annotations import COMPILED_AS, LIFTED, SCHEDULES, options_of
 from ..backends.base import Backend
 from ..graph.extract import PRIM_FUNCS, prim_funcs_of
 from ..lowering.function_objects import FunctionObject, function_object
@@ -150,7 +150,7 @@ def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend:
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)
     external = external_function(bound, backend.name, SYMBOL, SYMBOL)
     assert backend.codegen is not None
-    for module in backend.codegen([external], {}, {}):
+    for module in backend.codegen([external], options_of(external), {}):
         kernel = Kernel(module, [])
         if kernel.function is not None:
             return kernel

@@ -7,9 +7,9 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import tvm
 from tvm import ir, relax
@@ -17,6 +17,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
+from ..backends.base import Backend
 from ..backends.native.labels import ROUNDING
 from ..backends.registry import get, select
 from ..errors import CollageError
@@ -31,6 +32,9 @@ from ..rules import CancellingTransposes, Declined, Found
 from ..runtime import num_threads
 from ..specs import PartitionSpec, gathered
 from ..target import current_target, devices_of, is_cuda
+
+Options: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Names and values, sorted."""
 
 WINOGRAD = ("winograd2", "winograd4")
 """Rules for convolutions that round differently from the direct sum, by up to 1e-5 of the range."""
@@ -64,7 +68,7 @@ class AnnotateCandidates:
             if is_partitionable(func):
                 graph = DataflowGraph(func, mod)
                 specs = gathered(backends, self.specs, graph, target)
-                func = annotated(graph, specs, target, self.without, self.tf32)
+                func = annotated(graph, specs, target, self.without, self.tf32, options_by_name(backends))
             functions[gvar] = func
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
@@ -82,8 +86,9 @@ def annotated(
     target: Target,
     without: Sequence[str] = (),
     tf32: bool = False,
+    options: Mapping[str, Options] | None = None,
 ) -> relax.Function:
-    """The function of ``graph`` with its candidates and refusals as attributes.
+    """The function of ``graph`` with its candidates and refusals as attributes; ``options`` of libraries, by backend.
 
     Two specs of a backend may propose the same bindings by the same rule; that is one candidate. Cancelling transposes
     are candidates without a backend.
@@ -116,7 +121,7 @@ def annotated(
         ]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
-        _candidate(i, name, proposal, _threads(graph, name, proposal))
+        _candidate(i, name, proposal, _threads(graph, name, proposal), (options or {}).get(name, ()))
         for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
     return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
@@ -140,13 +145,21 @@ def _why_inexact(
     return reason and f"{reason}, and later operators round or compare the result"
 
 
-def _candidate(number: int, backend: str, proposal: Found, threads: int | None) -> Candidate:
+def options_by_name(backends: Iterable[Backend]) -> dict[str, Options]:
+    """The options of those backends that have some, by name."""
+    return {each.name: each.options for each in backends if each.options}
+
+
+def _candidate(
+    number: int, backend: str, proposal: Found, threads: int | None, options: Options
+) -> Candidate:
     return Candidate(
         id=number,
         backend=backend,
         rule=proposal.rule,
         label=proposal.label,
         threads=threads,
+        options=options,
         indexes=tuple(members(proposal.inside)),
         hidden=tuple(members(proposal.hidden)),
         composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in proposal.nested),

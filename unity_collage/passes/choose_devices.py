@@ -41,7 +41,7 @@ from ..search.ends import ProblemWithEnds
 from ..search.plans import solution_of
 from ..specs import PartitionSpec, gathered
 from ..target import current_target, fields_of
-from .annotate_candidates import annotated, is_partitionable, threads_on
+from .annotate_candidates import annotated, is_partitionable, options_by_name, threads_on
 
 Widened = Callable[[DataflowGraph, Iterable[Candidate], Costs, Problem], Problem]
 """Adds options to the problem of a function."""
@@ -164,7 +164,7 @@ class _Chosen:
             with target:
                 backends = select(how.backends, target)
                 specs = gathered(backends, how.specs, bare, target)
-                func = annotated(bare, specs, target, how.without, how.tf32)
+                func = annotated(bare, specs, target, how.without, how.tf32, options_by_name(backends))
                 limited = [replace(c, threads=threads_on(target, c.backend)) for c in CANDIDATES.read(func)]
                 func = CANDIDATES.write(func, tuple(limited))
                 answers = workloads(func, self.options.model, self.mod)

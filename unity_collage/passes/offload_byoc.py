@@ -22,7 +22,8 @@ class OffloadBYOC:
     """Run each backend's code generator once, over all of its functions."""
 
     options: Options = field(default_factory=dict)
-    """The options of each code generator, by backend."""
+    """The options of each code generator, by backend. Those that a kernel was measured with count more
+    (:mod:`unity_collage.backends.options`)."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return offloaded_module(mod, self.options)

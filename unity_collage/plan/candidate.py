@@ -25,6 +25,8 @@ class Candidate:
     composites: tuple[CompositePart, ...] = ()
     threads: int | None = None
     """How many threads of the pool run the kernel; None: its backend decides, up to all."""
+    options: tuple[tuple[str, str], ...] = ()
+    """The options of the backend's library, by their names there."""
     device: str = ""
     """Where the kernel would run, as ``kind:index``; empty: there is one device.
 

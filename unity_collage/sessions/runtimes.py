@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .. import runtime
+from ..errors import CollageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +23,47 @@ class InferenceRuntime:
     in_regions: Mapping[str, str] = field(default_factory=dict[str, str])
     """The additional settings for a part of a program: its threads must not spin while other kernels run."""
 
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What a user has asked for; it counts more than the other settings."""
+
+    groups: tuple[str, ...] = ()
+    """What the names of options begin with; empty: the runtime itself refuses names that it does not know."""
+
+    def with_options(self, options: Mapping[str, str]) -> InferenceRuntime:
+        """The runtime with these ``options``; raises CollageError for one that it would ignore."""
+        for key in options:
+            if self.groups and not key.startswith(self.groups):
+                raise CollageError(
+                    f"{self.title} has no option {key!r}: its configuration entries begin with {', '.join(self.groups)}"
+                )
+        return replace(self, options=options)
+
     def settings_for(self, precision: str, is_region: bool = False) -> dict[str, str]:
         """The settings for a precision of this package, for a whole model or for a region of one."""
         narrow = self.in_bfloat16 if precision == "bf16" else {}
-        return {**self.settings, **narrow, **(self.in_regions if is_region else {})}
+        return {**self.settings, **narrow, **(self.in_regions if is_region else {}), **self.options}
 
     def why_unavailable(self) -> str | None:
         """Why it cannot be used here, or None; loads nothing of it."""
         return runtime.why_unavailable(self.name)
 
     def version(self) -> str:
-        """The version of its wheel; a stored comparison holds for this version only."""
-        return f"{self.title} {runtime.library_version(self.name)}"
+        """The version of its wheel, and the options; a stored comparison holds for these only."""
+        version = f"{self.title} {runtime.library_version(self.name)}"
+        given = ", ".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        return f"{version} with {given}" if given else version
 
 
 RUNTIMES = {
     found.name: found
     for found in (
         # Without this its threads spin for milliseconds after a run.
-        InferenceRuntime("onnxruntime", "ONNX Runtime", in_regions={"session.force_spinning_stop": "1"}),
+        InferenceRuntime(
+            "onnxruntime",
+            "ONNX Runtime",
+            in_regions={"session.force_spinning_stop": "1"},
+            groups=("session.", "optimization.", "mlas.", "ep."),
+        ),
         # By default it computes float32 models in bfloat16 on processors that have it.
         InferenceRuntime(
             "openvino",

@@ -50,6 +50,7 @@ def find(name: str) -> Backend | None:
         why_unavailable=lambda: why_no_codegen(name),
         fingerprint=lambda: _fingerprint(name),
         codegen=codegen or (lambda *_args: _refuse(name)),
+        takes_options=True,
     )
 
 

@@ -144,6 +144,7 @@ def _backend(name: str, why_not: Callable[[relax.Call], str | None]) -> Backend:
         codegen=region_codegen(runtime),
         by_default=False,
         has_own_threads=True,
+        takes_options=True,
         version=1,
     )
 

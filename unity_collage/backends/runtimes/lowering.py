@@ -21,15 +21,19 @@ def region_codegen(runtime: InferenceRuntime) -> Callable[..., list[Module]]:
     """A code generator that makes one module of sessions of ``runtime``; a function of the module for each region."""
 
     def codegen(
-        functions: Sequence[relax.Function], _options: Mapping[str, Any], _constants: Mapping[Any, str]
+        functions: Sequence[relax.Function], options: Mapping[str, Any], _constants: Mapping[Any, str]
     ) -> list[Module]:
-        return [session_module(runtime.name, [session_of(func, runtime) for func in functions])]
+        return [session_module(runtime.name, [session_of(func, runtime, options) for func in functions])]
 
     return codegen
 
 
-def session_of(func: relax.Function, runtime: InferenceRuntime) -> SessionModel:
+def session_of(
+    func: relax.Function, runtime: InferenceRuntime, options: Mapping[str, Any] | None = None
+) -> SessionModel:
     """The session for a function with ``global_symbol``, with the settings of a whole model of its precision.
+
+    ``options``: settings of the runtime that a user wants. They count more than ours.
 
     Raises NotExported for operators that ONNX lacks, and CollageError for models that are too large.
     """
@@ -42,7 +46,8 @@ def session_of(func: relax.Function, runtime: InferenceRuntime) -> SessionModel:
     model = exported(func, inputs=inputs, outputs=outputs)
     if model.ByteSize() > _MOST_BYTES:
         raise CollageError(f"{symbol}: its weights take more than the 2 GB that a model of ONNX may have")
-    settings = runtime.settings_for(_precision(func), is_region=True)
+    asked = {key: str(value) for key, value in (options or {}).items()}
+    settings = runtime.with_options(asked).settings_for(_precision(func), is_region=True)
     return SessionModel(symbol, model.SerializeToString(), inputs, outputs, settings)
 
 

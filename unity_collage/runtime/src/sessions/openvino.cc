@@ -3,7 +3,9 @@
 #include <tvm/ffi/function.h>
 
 #include <array>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/context_pool.h"
@@ -96,14 +98,11 @@ class OpenVinoSession final : public Session {
     Check(TheApi().read_model(TheCore(), reinterpret_cast<const char*>(model.data), model.nbytes, nullptr,
                               &read));
     const Read held(read);
-    const std::string threads = std::to_string(model.threads);
-    const auto setting = model.settings.find(kPrecision);
-    const std::string precision = setting == model.settings.end() ? "f32" : setting->second;
-    ov::CompiledModel* compiled = nullptr;
-    Check(TheApi().compile_model(TheCore(), read, "CPU", 6, &compiled, "INFERENCE_NUM_THREADS",
-                                 threads.c_str(), "PERFORMANCE_HINT", "LATENCY", kPrecision,
-                                 precision.c_str()));
-    compiled_.reset(compiled);
+    std::map<std::string, std::string> properties = {{"INFERENCE_NUM_THREADS", std::to_string(model.threads)},
+                                                     {"INFERENCE_PRECISION_HINT", "f32"},
+                                                     {"PERFORMANCE_HINT", "LATENCY"}};
+    for (const auto& [key, value] : model.settings) properties[key] = value;
+    compiled_.reset(CompiledWith(read, properties, std::make_index_sequence<2 * kMostProperties>()));
   }
 
   void Run(const std::vector<DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
@@ -137,7 +136,26 @@ class OpenVinoSession final : public Session {
   }
 
  private:
-  static constexpr const char* kPrecision = "INFERENCE_PRECISION_HINT";
+  static constexpr size_t kMostProperties = 24;
+
+  // OpenVINO's C interface takes names and values of properties as single arguments, and reads as many as it
+  // is told.
+  template <size_t... kAt>
+  static ov::CompiledModel* CompiledWith(const ov::Model* read,
+                                         const std::map<std::string, std::string>& properties,
+                                         std::index_sequence<kAt...>) {
+    if (properties.size() > kMostProperties)
+      TVM_FFI_THROW(ValueError) << "OpenVINO: more than " << kMostProperties << " properties";
+    std::array<const char*, sizeof...(kAt)> texts{};
+    size_t count = 0;
+    for (const auto& [key, value] : properties) {
+      texts[count++] = key.c_str();
+      texts[count++] = value.c_str();
+    }
+    ov::CompiledModel* compiled = nullptr;
+    Check(TheApi().compile_model(TheCore(), read, "CPU", count, &compiled, texts[kAt]...));
+    return compiled;
+  }
 
   ContextPool<BoundRequest>::Lease Take(ContextPool<BoundRequest>* pool) const {
     return pool->Take(
