@@ -137,8 +137,8 @@ def find(name: str) -> Backend | None:
 def get(name: str) -> Backend:
     """The backend ``name``, without options.
 
-    Raises UnknownBackend with the names that exist, UnavailableBackend for a broken plug-in, and CollageError for a name
-    that several packages use.
+    Raises UnknownBackend with the names that exist, UnavailableBackend for a broken plug-in, and CollageError for a
+    name that several packages use.
     """
     backend = find(name)
     if backend is None:
