@@ -1,0 +1,114 @@
+"""What the rewrites that no cost decides are worth: whole programs with and without each of them.
+
+    python benchmarks/rewrites.py [NAME ...] [--rewrites StackProducts ...] [--budget 40] [--rounds 15] [--json FILE]
+
+``StackProducts``, ``ExpandTransposed`` and ``ChannelsLast`` run on every model. For each network that one changes, two
+programs are compiled with the same database, and timed in turns: that of all passes, and that without the rewrite.
+*Ratio* is the time without it over the time with it (median and quartiles of the rounds): below 1 it loses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import networks
+import tvm
+import tvm_ffi
+from layouts import seconds_of
+from rich.console import Console
+from rich.table import Table
+from tvm.ir import IRModule
+from zoo import kernel_backends
+
+import unity_collage as uc
+from unity_collage.compiler import compile_with
+from unity_collage.database.costs import CostDatabase
+from unity_collage.frontend.models import import_model
+from unity_collage.measure.inputs import random_inputs
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.pipeline import Pipeline
+from unity_collage.scratch import Scratch
+
+REWRITES = ("StackProducts", "ExpandTransposed", "ChannelsLast")
+
+
+def is_named(step: tvm.transform.Pass, name: str) -> bool:
+    """Whether a pass is the one of this package with that name."""
+    return str(step.info.name) == f"collage.{name}"
+
+
+def changes(rewrite: str, mod: IRModule) -> bool:
+    """Whether the rewrite does anything where it stands in the pipeline."""
+    steps = Pipeline(backends=kernel_backends()).until_candidates()
+    at = next(number for number, step in enumerate(steps) if is_named(step, rewrite))
+    with uc.host_target():
+        before = tvm.transform.Sequential(steps[:at])(mod)
+        return not tvm_ffi.structural_equal(before, steps[at](before))
+
+
+def compiled(mod: IRModule, database: CostDatabase, budget: float, without: str) -> uc.Program:
+    """The program of the searched plan, ``without`` one rewrite."""
+    costs = MeasuredCost(database, budget_seconds=budget)
+    with costs:
+        passes = Pipeline(backends=kernel_backends(), model=costs).passes()
+        kept = [step for step in passes if not is_named(step, without)]
+        return compile_with(tvm.transform.Sequential(kept, name="collage"), mod)
+
+
+def figures(name: str, rewrite: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """The ratio of a network's two programs, and the seconds of both; None where the rewrite changes nothing."""
+    mod = import_model(networks.load(name)).mod
+    if not changes(rewrite, mod):
+        return None
+    with Scratch("rewrites") as folder:
+        database = CostDatabase(Path(folder) / "costs.db")
+        programs = [compiled(mod, database, options.budget, without) for without in ("", rewrite)]
+    inputs = random_inputs(mod["main"])
+    times = [[seconds_of(program, inputs) for program in programs] for _ in range(options.rounds)]
+    low, middle, high = statistics.quantiles([without / used for used, without in times], n=4)
+    used, without = (statistics.median(column) for column in zip(*times, strict=True))
+    return {"ratio": middle, "quartiles": [low, high], "seconds": used, "seconds_without": without}
+
+
+def table(found: dict[str, dict[str, Any]]) -> Table:
+    """A row for each network and rewrite."""
+    made = Table("rewrite", "network", "ms with", "ms without", "ratio", box=None)
+    for key, row in found.items():
+        if row:
+            low, high = row["quartiles"]
+            times = (f"{row[each] * 1e3:.2f}" for each in ("seconds", "seconds_without"))
+            made.add_row(*key.split(" "), *times, f"{row['ratio']:.2f} ({low:.2f}-{high:.2f})")
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    everything = [*networks.names(unseen=False), *networks.names(unseen=True)]
+    parser.add_argument("networks", nargs="*", default=everything, metavar="NAME")
+    parser.add_argument("--rewrites", nargs="+", choices=REWRITES, default=list(REWRITES))
+    parser.add_argument(
+        "--budget", type=float, default=40.0, help="seconds of measuring kernels, for each program"
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    stored = options.json
+    found: dict[str, Any] = json.loads(stored.read_text()) if stored and stored.exists() else {}
+    for rewrite in options.rewrites:
+        for name in options.networks:
+            if (key := f"{rewrite} {name}") not in found:
+                found[key] = figures(name, rewrite, options)
+                print(key, found[key], flush=True)
+                if stored:
+                    stored.write_text(json.dumps(found, indent=1) + "\n")
+    Console(width=140).print(table(found))
+
+
+if __name__ == "__main__":
+    main()
