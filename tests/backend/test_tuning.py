@@ -17,6 +17,7 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
+from unity_collage import runtime
 from unity_collage.annotations import COSTS, SCHEDULES, plain
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
@@ -236,6 +237,34 @@ def test_the_tuner_times_kernels_whose_weights_it_may_turn_over(tmp_path: Path) 
     with Tuner(tmp_path, 4) as search:
         tuned = search.tuned(kernel, uc.host_target())
     assert "layout_rewrite_preproc" in tuned.trace and tuned.seconds
+
+
+@without_meta_schedule
+def test_the_tuner_schedules_the_loops_around_a_library_call(tmp_path: Path) -> None:
+    if reason := runtime.why_unavailable("openblas"):
+        pytest.skip(reason)
+    x, w = (relax.Var(name, relax.TensorType((16, 16), "float32")) for name in "xw")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            result = builder.emit_output(R.exp(builder.emit(R.matmul(builder.emit(R.tanh(x)), w))))
+        builder.emit_func_output(result)
+    with uc.host_target():
+        annotated = AnnotateCandidates(("tvm_openblas", "tvm"))(builder.get())
+    asked = workloads(annotated["main"], FixedCost()).values()
+    whole = next(w for w in asked if (w.backend, w.label) == ("tvm_openblas", "tanh+matmul+exp"))
+    kernel = unscheduled_kernel(whole.func, uc.host_target())
+    with Tuner(tmp_path, 4) as search:
+        tuned = search.tuned(kernel, uc.host_target())
+    assert tuned.seconds, (tmp_path / "tuner.log").read_text()[-2000:]
+    variant = with_schedule(whole, tuned.kernel, tuned.trace)
+    arrays = random_inputs(variant.func)
+    function, constants = build_kernel(
+        variant.func, arrays, uc.backends.get("tvm_openblas"), uc.host_target()
+    )
+    out = tvm.runtime.empty((16, 16), "float32")
+    function(*map(tvm.runtime.tensor, arrays), *constants, out)
+    np.testing.assert_allclose(out.numpy(), np.exp(np.tanh(arrays[0]) @ arrays[1]), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

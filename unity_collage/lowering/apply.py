@@ -12,7 +12,7 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, UNRECOGNISED
+from ..annotations import CANDIDATES, COSTS, DECLINED, LIFTED, PLAN, UNRECOGNISED
 from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
 from ..graph import DataflowGraph, Signatures, outside_vars
@@ -24,7 +24,13 @@ from ..search.plans import solution_of
 from ..search.ties import tied_with
 from .kernel_sizes import with_sizes_of_its_own
 from .outline import Group, NameSupply, global_var, outline
-from .outlined import external_function, kernel_digest, kernel_function, primitive_function
+from .outlined import (
+    external_function,
+    kernel_digest,
+    kernel_function,
+    primitive_function,
+    with_parts_inside,
+)
 from .tir_hook import NotLowered, calling, lowered_to_tir
 
 Functions = dict[relax.GlobalVar, ir.BaseFunc]
@@ -139,6 +145,9 @@ def _function(
     backend = get(candidate.backend)
     if backend.codegen is not None:
         return external_function(kernel_function(graph, candidate), backend.name, candidate.label, name)
+    if backend.lower_to_tir is None and candidate.composites:
+        inside = with_parts_inside(kernel_function(graph, candidate, lift_constants=True))
+        return inside.without_attr(LIFTED).with_attr("Primitive", 1)
     if backend.lower_to_tir is None:
         return with_sizes_of_its_own(primitive_function(candidate.sub_graph(graph), candidate.threads))
     func = kernel_function(graph, candidate, lift_constants=True)

@@ -23,6 +23,7 @@ from . import nvrtc
 from .empty_constants import with_readable_constants
 from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .kernel_targets import with_kernel_targets
+from .library_calls import modules_called
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
 from .noted_calls import with_noted_calls
@@ -87,6 +88,7 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     bytecode on a GPU too, where launches do not wait for the VM.
     """
     external = list(lowered.attrs.get(EXTERNAL_MODS, [])) if lowered.attrs else []
+    external += modules_called(lowered)
     memory: dict[str, PlanMemory] = {}
     steps = finish(lowered, target, RecordMemory(target, external, memory))
     executable = with_memory(_linked(lowered, target, external, steps), memory)

@@ -21,6 +21,7 @@ from ..target import is_cuda
 from . import nvrtc
 from .gpu_kernels import bound_kernels
 from .kernel_targets import with_kernel_targets
+from .library_calls import with_library_calls
 from .own_sizes import with_named_extents, with_own_sizes
 from .pack_weights import packed
 from .set_apart import final_kernels, with_set_apart
@@ -42,7 +43,7 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     """
     refuse_unknown_shapes(mod)
     with target:
-        kernels = _legalized(mod)
+        kernels = _legalized(with_library_calls(mod))
     if not schedule:
         return kernels
     if is_cuda(target):

@@ -70,6 +70,17 @@ def primitive_function(sub: SubGraph, threads: int | None = None) -> relax.Funct
     return func if threads is None else func.with_attr(THREADS, threads)
 
 
+def with_parts_inside(func: relax.Function) -> relax.Function:
+    """``func``, from :func:`kernel_function`, with its parts as local functions with ``Composite``, for a kernel of TVM
+    that calls libraries (:mod:`.library_calls`); ``func`` itself where it has none."""
+    if PARTS not in (func.attrs or {}):
+        return func
+    bare = func.without_attr(PARTS)
+    graph = DataflowGraph(bare)
+    parts = [_part(graph, part, i) for i, part in enumerate(plain(func.attrs[PARTS]))]
+    return _with_parts(graph, parts, "kernel").without_attr("global_symbol").with_attrs(bare.attrs)
+
+
 def external_function(func: relax.Function, backend: str, label: str, symbol: str) -> relax.Function:
     """``func``, from :func:`kernel_function`, for a code generator, in the form of ``MergeCompositeFunctions``.
 

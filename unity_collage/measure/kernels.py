@@ -18,7 +18,7 @@ from ..graph.extract import PRIM_FUNCS, prim_funcs_of
 from ..lowering.function_objects import FunctionObject, function_object
 from ..lowering.fuse import fused
 from ..lowering.linked import linked
-from ..lowering.outlined import external_function
+from ..lowering.outlined import external_function, with_parts_inside
 from ..lowering.set_apart import with_set_apart
 from ..lowering.tir_hook import NotLowered, standing_alone
 from ..lowering.tuned_layouts import with_free_layouts
@@ -199,7 +199,7 @@ def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> 
     The module gets the schedules that the function carries, since :func:`fused` looks for them there.
     """
     builder = relax.BlockBuilder(prim_funcs_of(func))
-    bare = _bare(func).without_attr(SCHEDULES).with_attr("Primitive", 1)
+    bare = with_parts_inside(_bare(func)).without_attr(SCHEDULES).with_attr("Primitive", 1)
     callee = builder.add_func(bare, "kernel")
     params = [relax.Var(param.name, param.ty) for param in func.params if param not in constants]
     with builder.function("main", params):

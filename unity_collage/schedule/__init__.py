@@ -13,6 +13,7 @@ from .cpu import CpuTraits
 from .families import emit
 from .gpu import scheduled_on_gpu
 from .inline import inlined_stages
+from .library_calls import around_calls, has_calls
 from .stage import Func
 
 __all__ = ["SCHEDULE_VERSION", "schedule", "scheduled_module"]
@@ -66,6 +67,8 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
 
 def _written(func: Func, cpu: CpuTraits) -> Func | str:
     """``func`` with new loops, or the reason why it keeps its own."""
+    if has_calls(func):
+        return around_calls(func, lambda part: _written(part, cpu))
     found = inlined_stages(func)
     if isinstance(found, str):
         return found

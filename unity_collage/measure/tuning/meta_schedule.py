@@ -20,6 +20,7 @@ from tvm.target import Target
 from ... import runtime
 from ...schedule.fast_math import rewritten
 
+_CALLED = "openblas"
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
 _REMOVED = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
 _BUILD_SECONDS, _RUN_SECONDS = 120.0, 60.0
@@ -46,8 +47,15 @@ def local_runner(threads: int) -> Any:
         timeout_sec=_RUN_SECONDS,
         evaluator_config=EvaluatorConfig(number=1, repeat=5, min_repeat_ms=5),
         f_alloc_argument=arguments,
-        initializer=partial(runtime.set_num_threads, threads),
+        initializer=partial(_prepare, threads),
     )
+
+
+def _prepare(threads: int) -> None:
+    """Set up the process that runs kernels: some of them call our own libraries by name."""
+    runtime.set_num_threads(threads)
+    if runtime.why_unavailable(_CALLED) is None:
+        runtime.load(_CALLED)
 
 
 def built(mod: IRModule, target: Target, _params: Any) -> Any:

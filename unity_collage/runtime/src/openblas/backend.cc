@@ -1,5 +1,7 @@
 // The OpenBLAS backend: kind "collage.openblas".
 #include <cblas.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include "base/buffer_table.h"
@@ -55,6 +57,19 @@ std::unique_ptr<Executable> Compile(const Program& program, const std::byte* con
   return std::make_unique<OpenBlasProgram>(program, constants);
 }
 
+const float* Data(const tvm::ffi::TensorView& matrix) {
+  return static_cast<const float*>(matrix.data_ptr()) + matrix.byte_offset() / sizeof(float);
+}
+
+// c = a @ b for kernels of TVM that call it between their loops: contiguous float32, b and c with two dims,
+// and as many rows in a as its leading dims have together.
+void MultiplyInside(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView c) {
+  const int64_t inner = b.size(0), cols = b.size(1), rows = a.numel() / inner;
+  if (a.size(-1) != inner || c.numel() != rows * cols)
+    TVM_FFI_THROW(ValueError) << "collage.openblas.matmul: the sizes do not fit";
+  Multiply(Data(a), Data(b), const_cast<float*>(Data(c)), rows, inner, cols);
+}
+
 // What decides how fast the library is, for the fingerprint of a measured cost.
 tvm::ffi::String DescribeLibrary() {
   return std::string(scipy_openblas_get_config()) + ", kernels of " + scipy_openblas_get_corename();
@@ -65,7 +80,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   scipy_openblas_set_num_threads(1);
   static const Backend backend{"collage.openblas", Compile};
   RegisterBackend(backend);
-  tvm::ffi::reflection::GlobalDef().def("collage.openblas.describe", DescribeLibrary);
+  tvm::ffi::reflection::GlobalDef()
+      .def("collage.openblas.describe", DescribeLibrary)
+      .def("collage.openblas.matmul", MultiplyInside);
 }
 
 }  // namespace

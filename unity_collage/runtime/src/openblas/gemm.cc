@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "base/pool.h"
 #include "base/work_stealing.h"
 
 namespace collage::openblas {
@@ -58,6 +59,26 @@ int64_t BlockSize(int64_t length, int64_t blocks) {
 }
 
 }  // namespace
+
+void Multiply(const float* a, const float* b, float* c, int64_t rows, int64_t inner, int64_t cols) {
+  const int threads = rows * inner * cols < kMinParallelMatrixWork ? 1 : NumThreads();
+  const bool by_rows = rows > cols;
+  const int64_t length = by_rows ? rows : cols, block = BlockSize(length, threads);
+  const int lda = static_cast<int>(inner), ldb = static_cast<int>(cols);
+  ParallelTasks(static_cast<int>((length + block - 1) / block), threads, [&](int task, TeamRank) {
+    const int64_t first = task * block;
+    const int size = static_cast<int>(std::min(block, length - first));
+    if (rows == 1) {
+      scipy_cblas_sgemv(CblasRowMajor, CblasTrans, lda, size, 1, b + first, ldb, a, 1, 0, c + first, 1);
+    } else if (by_rows) {
+      scipy_cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, ldb, lda, 1, a + first * inner, lda,
+                        b, ldb, 0, c + first * cols, ldb);
+    } else {
+      scipy_cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows), size, lda, 1, a,
+                        lda, b + first, ldb, 0, c + first, ldb);
+    }
+  });
+}
 
 Gemm::Gemm(const Step& step, int threads)
     : a_view_(Need(step, "a")),

@@ -9,6 +9,9 @@
 
 namespace collage::openblas {
 
+// c = a @ b of whole matrices in row-major order, cut into tasks for the pool.
+void Multiply(const float* a, const float* b, float* c, int64_t rows, int64_t inner, int64_t cols);
+
 class Gemm {
  public:
   // Cuts the work for `threads` threads.
