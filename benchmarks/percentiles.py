@@ -76,7 +76,7 @@ def compared(pair: Sequence[uc.Program], inputs: Sequence[np.ndarray], rounds: i
 
 def planned(mod: IRModule, program: uc.Program) -> list[Workload]:
     """What is asked for the kernels of a plan."""
-    passes = [Prepare(), StackProducts(), ChannelsLast(), AnnotateCandidates(kernel_backends())]
+    passes = [Prepare(), StackProducts(), ChannelsLast(), AnnotateCandidates(tuple(kernel_backends()))]
     with uc.host_target():
         for step in passes:
             mod = step(mod)

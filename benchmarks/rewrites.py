@@ -43,7 +43,7 @@ def is_named(step: tvm.transform.Pass, name: str) -> bool:
 
 def changes(rewrite: str, mod: IRModule) -> bool:
     """Whether the rewrite does anything where it stands in the pipeline."""
-    steps = Pipeline(backends=kernel_backends()).until_candidates()
+    steps = Pipeline(backends=tuple(kernel_backends())).until_candidates()
     at = next(number for number, step in enumerate(steps) if is_named(step, rewrite))
     with uc.host_target():
         before = tvm.transform.Sequential(steps[:at])(mod)
@@ -54,7 +54,7 @@ def compiled(mod: IRModule, database: CostDatabase, budget: float, without: str)
     """The program of the searched plan, ``without`` one rewrite."""
     costs = MeasuredCost(database, budget_seconds=budget)
     with costs:
-        passes = Pipeline(backends=kernel_backends(), model=costs).passes()
+        passes = Pipeline(backends=tuple(kernel_backends()), model=costs).passes()
         kept = [step for step in passes if not is_named(step, without)]
         return compile_with(tvm.transform.Sequential(kept, name="collage"), mod)
 

@@ -54,7 +54,7 @@ IN_BFLOAT16 = tuple(
 )
 """Functions of a type that the kit does not have."""
 
-FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "runtimes")
+FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "runtimes")
 """The packages of our backends, by preference."""
 
 SHORT = {"float32": "f32", "float16": "f16", "float64": "f64", "bfloat16": "bf16", "int32": "i32", "int64": "i64",

@@ -1,8 +1,8 @@
 """Library calls inside TVM's kernels: which label of a sub-graph becomes which call.
 
-A function with the attribute ``Composite`` that is called inside a ``Primitive`` function may be computed by a library
-although TVM compiles the rest (the Collage RFC, "easier library integration"). The kernel then has TVM's loops before
-and behind the call, which is an opaque block for schedules and for MetaSchedule.
+A ``Primitive`` function, which TVM compiles, may call a function with the attribute ``Composite``. A library may
+compute that one (the Collage RFC, "easier library integration"). The kernel then has TVM's loops before and behind the
+call, which is an opaque block for schedules and for MetaSchedule.
 """
 
 from __future__ import annotations

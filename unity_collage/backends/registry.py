@@ -81,11 +81,11 @@ def _installed() -> _Installed:
     from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
-    from .openblas.inside import OPENBLAS_INSIDE
     from .runtimes.backend import ONNXRUNTIME, OPENVINO
     from .tvm.backend import TVM
+    from .tvm_openblas.backend import TVM_OPENBLAS
 
-    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, OPENBLAS_INSIDE, OPENVINO, ONNXRUNTIME)
+    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, TVM_OPENBLAS, OPENVINO, ONNXRUNTIME)
     backends = {backend.name: backend for backend in ours}
     origins = {name: [_OURS] for name in backends}
     found = plugins()

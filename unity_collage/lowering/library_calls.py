@@ -75,7 +75,7 @@ def _calling(
 ) -> relax.Function:
     """The kernel ``func`` with calls of PrimFuncs, which are added to ``made``, for its labelled functions."""
     local: dict[relax.Var, relax.Function] = {}
-    prims: dict[tuple[Any, ...], ir.GlobalVar] = {}
+    prims: dict[relax.Expr, ir.GlobalVar] = {}
     found: list[relax.Binding] = []
     for block in func.body.blocks:
         bindings: list[relax.Binding] = []
@@ -98,12 +98,16 @@ def _replaced(
     local: Mapping[relax.Var, relax.Function],
     names: NameSupply,
     made: dict[ir.GlobalVar, ir.BaseFunc],
-    prims: dict[tuple[Any, ...], ir.GlobalVar],
+    prims: dict[relax.Expr, ir.GlobalVar],
 ) -> relax.Binding:
     value = binding.value
     if not isinstance(binding, relax.VarBinding) or not isinstance(value, relax.Call):
         return binding
-    callee: Any = local.get(value.op) if isinstance(value.op, relax.Var) else mod.functions.get(value.op)
+    callee: Any = (
+        local.get(value.op)
+        if isinstance(value.op, relax.Var)
+        else (mod.functions.get(value.op) if isinstance(value.op, ir.GlobalVar) else None)
+    )
     if not isinstance(callee, relax.Function) or not (label := _label(callee)):
         return binding
     if (found := library_call(label)) is None:

@@ -24,7 +24,7 @@ def has_calls(func: Func) -> bool:
 def around_calls(func: Func, written: Written) -> Func:
     """``func`` with new loops between its calls; those that do not fit a family keep theirs."""
     parts: list[Stmt] = []
-    temporaries: list[Buffer] = list(func.body.block.alloc_buffers)
+    temporaries: list[Buffer] = list(_root(func).alloc_buffers)
     for is_call, group in groupby(_statements(func), _is_call):
         own = list(group)
         if is_call:
@@ -36,9 +36,9 @@ def around_calls(func: Func, written: Written) -> Func:
         if isinstance(found, str):
             parts += own
             continue
-        parts.append(found.body.block.body)
+        parts.append(_root(found).body)
         temporaries = [buffer for buffer in temporaries if buffer not in inside]
-        temporaries += found.body.block.alloc_buffers
+        temporaries += _root(found).alloc_buffers
     return func.with_body(build.with_buffers(temporaries, build.seq(*parts), "root"))
 
 
@@ -46,11 +46,16 @@ def _alone(func: Func, statements: Sequence[Stmt], inside: Sequence[Buffer]) -> 
     """The statements as a function of the buffers that are used outside of them too."""
     outer = [
         buffer
-        for buffer in (*func.params, *func.body.block.alloc_buffers)
+        for buffer in (*func.params, *_root(func).alloc_buffers)
         if buffer not in inside and _uses(statements, buffer)
     ]
     body = build.with_buffers(inside, build.seq(*statements), "root")
     return tirx.PrimFunc(outer, body, func.ret_type, func.attrs)
+
+
+def _root(func: Func) -> s_tir.SBlock:
+    assert isinstance(func.body, s_tir.SBlockRealize)
+    return func.body.block
 
 
 def _statements(func: Func) -> list[Stmt]:

@@ -77,7 +77,7 @@ def _rule(target: Target) -> Rule:
     return AroundProduct(TVM.rule(target))
 
 
-OPENBLAS_INSIDE = Backend(
+TVM_OPENBLAS = Backend(
     name="tvm_openblas",
     rule=_rule,
     why_unavailable=lambda: runtime.why_unavailable("openblas"),

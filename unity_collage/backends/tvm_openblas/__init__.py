@@ -1,0 +1,1 @@
+"""OpenBLAS inside of kernels of TVM."""
