@@ -8,7 +8,8 @@ faster there (median and quartiles of the rounds).
 
 *Intervals*: each kernel of the plan by medians is measured ``--repeats`` times, each time by a new worker into a new
 database. *Truth* is how many of the intervals contain the median of all these measurements; an interval of 95 %
-confidence should in 95 % of the cases. *Next* is how many of the other measurements of the kernel an interval contains.
+confidence should in 95 % of the cases. *Apart* is the same, with the speed of the machine in each turn taken out (the
+median over all kernels). *Next* is how many of the other measurements of the kernel an interval contains.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +96,32 @@ def repeated(asked: Sequence[Workload], folder: Path, repeats: int) -> list[dict
     return found
 
 
-def held(found: Iterable[dict[str, Cost]]) -> dict[str, float]:
-    """How often intervals contain the median of all measurements, and how often another measurement."""
-    by_kernel: dict[str, list[Cost]] = {}
-    for costs in found:
+def held(found: Sequence[dict[str, Cost]]) -> dict[str, float]:
+    """How often intervals contain the median of all measurements, the same without the speed of the machine, and how
+    often another measurement.
+
+    The speed of a turn is the median over the kernels of a cost in this turn over the median of its costs.
+    """
+    sure = [
+        {key: cost for key, cost in costs.items() if cost.seconds and not cost.is_doubtful} for costs in found
+    ]
+    middles = {
+        key: statistics.median(costs[key].seconds or 0.0 for costs in sure if key in costs)
+        for key in {key for costs in sure for key in costs}
+    }
+    truth, apart, following, widths = [], [], [], []
+    for turn, costs in enumerate(sure):
+        speed = statistics.median((cost.seconds or 0.0) / middles[key] for key, cost in costs.items())
         for key, cost in costs.items():
-            if cost.seconds is not None and not cost.is_doubtful:
-                by_kernel.setdefault(key, []).append(cost)
-    truth, following, widths = [], [], []
-    for costs in by_kernel.values():
-        middle = statistics.median(cost.seconds or 0.0 for cost in costs)
-        for cost in costs:
-            truth.append(cost.low <= middle <= cost.high)
+            truth.append(cost.low <= middles[key] <= cost.high)
+            apart.append(cost.low <= middles[key] * speed <= cost.high)
             widths.append((cost.high - cost.low) / 2 / (cost.seconds or 1.0))
-            others = [other.seconds or 0.0 for other in costs if other is not cost]
+            others = [other[key].seconds or 0.0 for other in sure[:turn] + sure[turn + 1 :] if key in other]
             following += [cost.low <= each <= cost.high for each in others]
     return {
-        "kernels": len(by_kernel),
+        "kernels": len(middles),
         "truth": statistics.mean(truth),
+        "apart": statistics.mean(apart),
         "next": statistics.mean(following),
         "half_width": statistics.median(widths),
     }
@@ -134,14 +143,16 @@ def figures(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def table(found: dict[str, dict[str, Any]]) -> Table:
     """A row for each network."""
-    made = Table("network", "plans", "p50", "p90", "kernels", "truth", "next", "half width", box=None)
+    made = Table(
+        "network", "plans", "p50", "p90", "kernels", "truth", "apart", "next", "half width", box=None
+    )
     for name, row in found.items():
         ratios = [
             f"{row[each]['ratio']:.2f} ({row[each]['quartiles'][0]:.2f}-{row[each]['quartiles'][1]:.2f})"
             for each in ("p50", "p90")
         ]
         own = row["intervals"]
-        parts = [f"{own[each]:.0%}" for each in ("truth", "next")]
+        parts = [f"{own[each]:.0%}" for each in ("truth", "apart", "next")]
         width = f"{own['half_width']:.1%}"
         made.add_row(name, "one" if row["same_plan"] else "two", *ratios, str(own["kernels"]), *parts, width)
     return made
