@@ -7,9 +7,10 @@ second to the first, of the medians and of the 90th percentiles of a round: belo
 faster there (median and quartiles of the rounds).
 
 *Intervals*: each kernel of the plan by medians is measured ``--repeats`` times, each time by a new worker into a new
-database. *Truth* is how many of the intervals contain the median of all these measurements; an interval of 95 %
-confidence should in 95 % of the cases. *Apart* is the same, with the speed of the machine in each turn taken out (the
-median over all kernels). *Next* is how many of the other measurements of the kernel an interval contains.
+database; doubtful costs do not count. *Truth* is how many of the intervals contain the median of all these measurements;
+an interval of 95 % confidence should in 95 % of the cases. *Apart* is the same, with the speed of the machine in each
+turn taken out (the median over all kernels). *Next* is how many of the other measurements of the kernel an interval
+contains.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from unity_collage.database.costs import CostDatabase
 from unity_collage.frontend.models import import_model
 from unity_collage.measure.inputs import random_inputs
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.passes import AnnotateCandidates, ChannelsLast, Prepare, StackProducts
+from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import Cost
 from unity_collage.scratch import Scratch
 
@@ -76,22 +77,20 @@ def compared(pair: Sequence[uc.Program], inputs: Sequence[np.ndarray], rounds: i
 
 
 def planned(mod: IRModule, program: uc.Program) -> list[Workload]:
-    """What is asked for the kernels of a plan."""
-    passes = [Prepare(), StackProducts(), ChannelsLast(), AnnotateCandidates(tuple(kernel_backends()))]
+    """What is asked for the kernels of a plan; kernels that were made from others are left out."""
     with uc.host_target():
-        for step in passes:
+        for step in Pipeline(backends=tuple(kernel_backends())).until_candidates():
             mod = step(mod)
         asked = workloads(mod["main"], MeasuredCost())
-    wanted = {(kernel.backend, kernel.label) for kernel in (program.plan or {})["main"].kernels}
-    chosen = {each.key: each for each in asked.values() if (each.backend, each.label) in wanted}
-    return list(chosen.values())[:40]
+    chosen = [asked[k.candidate] for k in (program.plan or {})["main"].kernels if k.candidate in asked]
+    return list({each.key: each for each in chosen}.values())
 
 
 def repeated(asked: Sequence[Workload], folder: Path, repeats: int) -> list[dict[str, Cost]]:
     """Each kernel measured anew as often as asked."""
     found: list[dict[str, Cost]] = []
     for number in range(repeats):
-        with uc.host_target(), MeasuredCost(CostDatabase(folder / f"{number}.db")) as model:
+        with uc.host_target(), MeasuredCost(CostDatabase(folder / f"{number}.db"), packs=False) as model:
             found.append(model.costs(asked))
     return found
 
@@ -111,6 +110,8 @@ def held(found: Sequence[dict[str, Cost]]) -> dict[str, float]:
     }
     truth, apart, following, widths = [], [], [], []
     for turn, costs in enumerate(sure):
+        if not costs:
+            continue
         speed = statistics.median((cost.seconds or 0.0) / middles[key] for key, cost in costs.items())
         for key, cost in costs.items():
             truth.append(cost.low <= middles[key] <= cost.high)

@@ -66,9 +66,16 @@ def figures(name: str, rewrite: str, options: argparse.Namespace) -> dict[str, A
         return None
     with Scratch("rewrites") as folder:
         database = CostDatabase(Path(folder) / "costs.db")
+        for without in ("", rewrite):  # both know the costs of both
+            compiled(mod, database, options.budget, without)
         programs = [compiled(mod, database, options.budget, without) for without in ("", rewrite)]
     inputs = random_inputs(mod["main"])
-    times = [[seconds_of(program, inputs) for program in programs] for _ in range(options.rounds)]
+    times = [
+        dict(
+            sorted((at, seconds_of(programs[at], inputs)) for at in ((0, 1) if turn % 2 else (1, 0)))
+        ).values()
+        for turn in range(options.rounds)
+    ]
     low, middle, high = statistics.quantiles([without / used for used, without in times], n=4)
     used, without = (statistics.median(column) for column in zip(*times, strict=True))
     return {"ratio": middle, "quartiles": [low, high], "seconds": used, "seconds_without": without}

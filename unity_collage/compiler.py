@@ -60,7 +60,7 @@ from .sessions import InferenceRuntime, available
 from .sizes.samples import free_dimensions
 from .sizes.variants import in_order, one_plan, varied, with_like
 from .specs import PartitionSpec
-from .target import is_cuda
+from .target import is_cuda, libs_of
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -194,7 +194,7 @@ def compile(
         if unmeasured is not None:
             _check_unmeasured(unmeasured, percentile, goal, needing)
         names, asks_torch = torch_among(names_of(backends))
-        names, runtimes = runtimes_among(names)
+        names, runtimes = runtimes_among(names, libs_of(scope))
         pipeline = Pipeline(
             backends=names,
             model=costs,

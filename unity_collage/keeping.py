@@ -14,6 +14,7 @@ import onnx
 import tvm
 
 from .backends.foreign import bridge
+from .backends.library_calls import calls_of_users
 from .backends.registry import known
 from .cost.model import CostModel
 from .database.answers import Answers
@@ -111,9 +112,9 @@ def digest_of_imported(model: Any, source: Imported) -> str | None:
 def _can_be_told(costs: CostModel, options: Mapping[str, Any]) -> bool:
     """Whether everything is known that the program depends on.
 
-    It is not known with rules, cost models, operators, passes or instruments of the user, with a choice of devices,
-    or with tuned schedules. Nor is it if the cost model has results of an earlier compile. A locked compile depends
-    on the database alone.
+    It is not known with rules, cost models, operators, library calls, passes or instruments of the user. Nor is it with
+    a choice of devices, with tuned schedules, or if the cost model has results of an earlier compile. A locked compile
+    depends on the database alone.
     """
     if type(costs) not in (MeasuredCost, CudaCost) or getattr(costs, "tuning_folder", None) is not None:
         return False
@@ -126,7 +127,7 @@ def _can_be_told(costs: CostModel, options: Mapping[str, Any]) -> bool:
     is_usual = around.opt_level == usual.opt_level and not (
         around.config or around.instruments or around.required_pass or around.disabled_pass
     )
-    return is_usual and not bridge.names(known())
+    return is_usual and not bridge.names(known()) and not calls_of_users()
 
 
 def _asked(costs: KernelCosts, target: Any, options: Mapping[str, Any]) -> AskedOptions:

@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
+from .backends.options import name_of
 from .backends.registry import register_codegens, usable
 from .cost.model import CostModel
 from .defaults import FLOAT32, PRECISIONS, TF32
@@ -199,13 +200,13 @@ def partition_for(mod: IRModule, backend: str, target: Target | None = None) -> 
     runtime modules of them. The code generator is registered for that. Nothing is measured. Raises UnknownBackend or
     UnavailableBackend.
     """
-    found = usable(backend)
+    found = usable(name_of(backend))
     if found.codegen is None:
         raise CollageError(f"{backend} has no code generator: TVM makes its kernels from the operators")
     register_codegens([found])
     steps = [Prepare(), AnnotateCandidates(backends=(backend,)), ChooseByRule((backend,))]
     with target or current_target():
-        return tvm.transform.Sequential(steps, name=f"partition_for_{backend}")(mod)
+        return tvm.transform.Sequential(steps, name=f"partition_for_{found.name}")(mod)
 
 
 def partition_for_onednn(mod: IRModule, target: Target | None = None) -> IRModule:

@@ -202,9 +202,28 @@ def test_constants_are_stored_in_the_layout_of_a_tuned_schedule() -> None:
     np.testing.assert_allclose(got, x @ weights, rtol=1e-5)
 
 
-def test_a_variable_is_copied_by_a_kernel_of_its_own_if_a_schedule_turns_it_over() -> None:
+def test_only_the_largest_constant_of_a_kernel_is_free() -> None:
+    x = relax.Var("x", relax.TensorType((8, 16), "float32"))
+    weights, added = (relax.const(np.ones(shape, "float32")) for shape in ((16, 16), (8, 16)))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(R.matmul(x, weights))
+            result = builder.emit_output(R.add(product, added))
+        builder.emit_func_output(result)
+    with uc.host_target():
+        annotated = AnnotateCandidates(("tvm",))(builder.get())
+    (whole,) = (
+        each for each in workloads(annotated["main"], FixedCost()).values() if each.label == "matmul+add"
+    )
+    kernel = unscheduled_kernel(whole.func, uc.host_target())
+    (free,) = kernel.attrs["layout_free_buffers"]
+    assert tuple(map(int, kernel.params[int(free)].shape)) == (16, 16)
+
+
+def test_a_variable_is_copied_in_its_kernel_if_a_schedule_turns_it_over() -> None:
     final, _ = with_turning_schedule(None)
-    assert len(kernels(final)) == 2
+    assert len(kernels(final)) == 1
     x, w = np.random.default_rng(0).random((2, 16, 16), "float32")
     machine = relax.VirtualMachine(relax.build(final, uc.host_target()), tvm.cpu())
     got = machine["main"](*map(tvm.runtime.tensor, (x, w))).numpy()

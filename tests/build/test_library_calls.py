@@ -11,20 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import relax, s_tir, te, tirx
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import runtime
-from unity_collage.annotations import CANDIDATES, DECLINED
+from unity_collage.annotations import CANDIDATES, DECLINED, UNSCHEDULED
 from unity_collage.backends import LibraryCall, register_library_call, unregister_library_call
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError
 from unity_collage.lowering.build import build
 from unity_collage.passes import AnnotateCandidates, FuseRemaining
 from unity_collage.pipeline import collage
+from unity_collage.schedule.library_calls import has_calls
 from unity_collage.testing.fixed_cost import FixedCost
 
 without_openblas = pytest.mark.skipif(
@@ -153,6 +154,44 @@ def test_the_plain_kernel_is_chosen_where_it_costs_less() -> None:
     costs = FixedCost({"tvm_openblas": 1e-3, "tvm": 1e-6})
     program = compile_with(collage(["tvm", "tvm_openblas"], costs), product())
     assert {kernel.backend for kernel in (program.plan or {})["main"].kernels} == {"tvm"}
+
+
+def doubling(t: te.Tensor) -> te.Tensor:
+    return te.compute(t.shape, lambda i, j: t[i, j] * 2.0)
+
+
+@without_openblas
+def test_a_kernel_may_have_prim_funcs_and_a_call() -> None:
+    x = relax.Var("x", relax.TensorType((6, 16), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = builder.emit(R.matmul(x, relax.const(WEIGHTS)))
+            doubled = builder.emit_te(doubling, made, primfunc_name_hint="doubling")
+            result = builder.emit_output(R.exp(doubled))
+        builder.emit_func_output(result)
+    program = compile_with(collage(["tvm", "tvm_openblas"], CHEAP), builder.get())
+    (kernel,) = (program.plan or {})["main"].kernels
+    assert kernel.backend == "tvm_openblas"
+    given = RNG.standard_normal((6, 16), dtype=np.float32)
+    np.testing.assert_allclose(np.asarray(program(given)), np.exp(given @ WEIGHTS * 2), rtol=1e-4)
+
+
+@without_openblas
+def test_products_without_elements_are_declined() -> None:
+    with uc.host_target():
+        mod = AnnotateCandidates(("tvm", "tvm_openblas"))(product((0,)))
+    assert not [each for each in CANDIDATES.read(mod["main"]) if each.backend == "tvm_openblas"]
+
+
+def test_loops_that_fit_no_family_are_told() -> None:
+    with registered(COPY), uc.host_target():
+        final = FuseRemaining()(Labelled)
+    (kernel,) = (func for func in final.functions.values() if isinstance(func, tirx.PrimFunc))
+    assert UNSCHEDULED not in kernel.attrs
+    block = tirx.Evaluate(tirx.call_packed("theirs.only"))
+    only = tirx.PrimFunc([], s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", block)))
+    assert not has_calls(only)
 
 
 @without_openblas

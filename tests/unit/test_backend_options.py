@@ -21,6 +21,8 @@ from unity_collage.backends import registry
 from unity_collage.backends.options import name_of, split
 from unity_collage.cost.asking import workloads
 from unity_collage.errors import CollageError
+from unity_collage.feedback.records import choice_of, described
+from unity_collage.feedback.whole_models import runtimes_among
 from unity_collage.measure.inputs import random_inputs
 from unity_collage.measure.kernels import NoKernel, make_kernel
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, OffloadBYOC, SearchPartition
@@ -119,6 +121,30 @@ def test_what_is_measured_and_what_is_built_have_the_options() -> None:
     measured, built = (options for _, options in got)
     assert measured == {"a": "1", "b": "2"}
     assert built == {"a": "1", "b": "2", "c": "3"}
+
+
+def test_stored_plans_are_told_apart_by_options() -> None:
+    with theirs(), uc.host_target():
+        plain, fast = (AnnotateCandidates((name,))(Model) for name in ("theirs", "theirs:fast=1"))
+    chosen = {"main": tuple(c.id for c in CANDIDATES.read(plain["main"]) if c.backend == "theirs")}
+    assert described(plain, chosen) != described(fast, chosen)
+    for mod in (plain, fast):
+        assert choice_of(mod, described(mod, chosen)) == chosen
+    assert choice_of(fast, described(plain, chosen)) is None
+
+
+def test_the_libs_of_a_target_reach_whole_models() -> None:
+    _, found = runtimes_among(None, ("tvm", "openvino:NUM_STREAMS=1"))
+    given = {each.name: each.options for each in found}
+    assert given.get("openvino", {"NUM_STREAMS": "1"}) == {"NUM_STREAMS": "1"}
+    assert given.get("onnxruntime", {}) == {}
+
+
+@pytest.mark.parametrize("runtime", sorted(RUNTIMES))
+def test_a_runtime_is_named_once(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(RUNTIMES[runtime]), "why_unavailable", lambda _self: None)
+    with pytest.raises(CollageError, match=f"{runtime} is named twice"):
+        runtimes_among([runtime, f"{runtime}:session.a=1"])
 
 
 def test_a_runtime_names_the_options_that_it_would_ignore() -> None:

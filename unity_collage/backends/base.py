@@ -67,6 +67,8 @@ class Backend:
     its host."""
     by_default: bool = True
     """Whether a compile that names no backends uses it."""
+    libraries: frozenset[str] = frozenset()
+    """Those of our native libraries that its kernels call by name, where they are kernels of TVM."""
     has_own_threads: bool = False
     """Whether its library runs on threads of its own, which do not spin when a kernel has ended.
 

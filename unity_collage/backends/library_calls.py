@@ -45,6 +45,12 @@ def unregister_library_call(label: str) -> None:
     _calls.pop(label, None)
 
 
+def calls_of_users() -> list[str]:
+    """The labels with calls that are not from this package."""
+    own = __name__.partition(".")[0]
+    return [label for label, call in _calls.items() if call.shim.__module__.partition(".")[0] != own]
+
+
 def library_call(label: str) -> LibraryCall | None:
     """The call of a label, or None."""
     return _calls.get(label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,15 @@ def instruction_sets(target: Target) -> list[str]:
 
     target = host_of(target)
     return sorted(sets_in(codegen.llvm_get_cpu_features(target))) if target.kind.name == "llvm" else []
+
+
+def why_not_run(target: Target) -> str | None:
+    """Why kernels for a target, or the host of one for a GPU, cannot run on the CPU of this machine, or None."""
+    from ..target import processor_of
+
+    if (processor := processor_of(target)) != (here := os.uname().machine):
+        return f"it is for {processor}, and this processor is {here}"
+    return why_not_here(instruction_sets(target))
 
 
 def why_not_here(required: Sequence[str]) -> str | None:

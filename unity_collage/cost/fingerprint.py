@@ -76,8 +76,9 @@ def made_by(backend: str) -> str:
     }
     if found.codegen is None:
         versions["schedules"] = SCHEDULE_VERSION
-    if backend in VENDORS and runtime.why_unavailable(backend) is None:
-        versions["library"] = libraries.version(backend)
+    for name in sorted(({backend} & VENDORS.keys()) | found.libraries):
+        if runtime.why_unavailable(name) is None:
+            versions["library"] = libraries.version(name)
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 

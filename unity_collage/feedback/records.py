@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from tvm.ir import IRModule
@@ -112,7 +113,16 @@ def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:
     for function, ids in plan.items():
         by_id = {candidate.id: candidate for candidate in CANDIDATES.read(costed[function])}
         chosen = (by_id[identity] for identity in ids)
-        found[function] = [[c.backend, c.rule, list(c.indexes), list(c.hidden)] for c in chosen]
+        found[function] = [
+            [
+                c.backend,
+                c.rule,
+                list(c.indexes),
+                list(c.hidden),
+                *([list(map(list, c.options))] if c.options else []),
+            ]
+            for c in chosen
+        ]
     return found
 
 
@@ -120,9 +130,19 @@ def choice_of(costed: IRModule, description: Mapping[str, Sequence[Sequence[Any]
     """The inverse of :func:`described`; None if some candidate does not exist."""
     plan: Choice = {}
     for function, kernels in description.items():
-        known = {(c.backend, c.rule, c.indexes, c.hidden): c.id for c in CANDIDATES.read(costed[function])}
+        known = {
+            (c.backend, c.rule, c.indexes, c.hidden, c.options): c.id
+            for c in CANDIDATES.read(costed[function])
+        }
         wanted = [
-            (backend, rule, tuple(indexes), tuple(hidden)) for backend, rule, indexes, hidden in kernels
+            (
+                backend,
+                rule,
+                tuple(indexes),
+                tuple(hidden),
+                tuple((str(k), str(v)) for k, v in chain(*options)),
+            )
+            for backend, rule, indexes, hidden, *options in kernels
         ]
         if any(kernel not in known for kernel in wanted):
             return None

@@ -33,17 +33,25 @@ WholeModels = Mapping[str, Entrant]
 """Candidate programs by their names."""
 
 
-def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, list[InferenceRuntime]]:
+def runtimes_among(
+    names: Sequence[str] | None, libs: Sequence[str] = ()
+) -> tuple[tuple[str, ...] | None, list[InferenceRuntime]]:
     """The ``names`` of backends for the search, and the inference runtimes among them; without names: all.
+
+    ``libs``: the backends that the target names, which may have options for these runtimes.
 
     A runtime that is named with other backends makes regions too. Named alone it makes the program.
     Raises UnavailableBackend, with the reason, for a named runtime that cannot be used here.
     """
     if names is None:
-        return None, available()
+        given = dict(map(split, libs))
+        return None, [found.with_options(given.get(found.name, {})) for found in available()]
     if not names:
         raise CollageError("no backend is named: name one, or none at all for every one that is available")
     asked = [split(text) for text in names]
+    for name in RUNTIMES:
+        if sum(other == name for other, _ in asked) > 1:
+            raise CollageError(f"backend {name} is named twice: name it once")
     named = [RUNTIMES[name].with_options(options) for name, options in asked if name in RUNTIMES]
     for found in named:
         if reason := found.why_unavailable():

@@ -41,7 +41,7 @@ from ..placing import names_of, placed
 from ..plan.candidate import VIEW, Candidate, DeclinedBinding
 from ..scratch import Scratch
 from ..specs import PartitionSpec
-from ..target import is_cuda
+from ..target import is_cuda, libs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def dry_run(
     if not is_cuda(scope) and (reason := why_not_measured(scope)):
         raise CollageError(f"{reason}: its kernels are chosen by rule, and nothing is measured")
     names, asks_torch = torch_among(names_of(backends))
-    names, runtimes = runtimes_among(names)
+    names, runtimes = runtimes_among(names, libs_of(scope))
     last_resorts = last_resorts_for({}, runtimes, asks_torch, scope)
     model, unbound = with_constant_inputs(model, params)
     source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), unbound)

@@ -119,7 +119,7 @@ def _outlined(
     groups: list[Group] = []
     for candidate in chosen:
         sub = candidate.sub_graph(graph)
-        hint = f"fused_{candidate.label}_{candidate.backend}"
+        hint = "_".join(["fused", candidate.label, candidate.backend, *map("_".join, candidate.options)])
         args: list[relax.Expr] = list(outside_vars(sub))
         if candidate.backend == VIEW:
             groups.append(Group(sub, None, tuple(args)))
@@ -146,7 +146,7 @@ def _function(
     if backend.codegen is not None:
         return external_function(kernel_function(graph, candidate), backend.name, candidate.label, name)
     if backend.lower_to_tir is None and candidate.composites:
-        inside = with_parts_inside(kernel_function(graph, candidate, lift_constants=True))
+        inside = with_parts_inside(kernel_function(graph, candidate, lift_constants=True, alone=False))
         return inside.without_attr(LIFTED).with_attr("Primitive", 1)
     if backend.lower_to_tir is None:
         return with_sizes_of_its_own(primitive_function(candidate.sub_graph(graph), candidate.threads))

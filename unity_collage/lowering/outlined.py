@@ -12,6 +12,7 @@ from tvm import relax
 
 from ..annotations import LABEL, LIFTED, OPTIONS, PARTS, THREADS, options_of, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
+from ..backends.library_calls import library_call
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.devices import without_devices
 from ..plan.candidate import Candidate
@@ -20,11 +21,11 @@ from .outline import Group, outline
 
 
 def kernel_function(
-    graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False
+    graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False, alone: bool = True
 ) -> relax.Function:
     """The function that a candidate computes, from :func:`extract`, with its composites as attribute ``PARTS``."""
     func = with_sizes_of_its_own(
-        extract(candidate.sub_graph(graph), lift_constants=lift_constants, alone=True)
+        extract(candidate.sub_graph(graph), lift_constants=lift_constants, alone=alone)
     )
     if candidate.threads is not None:
         func = func.with_attr(THREADS, candidate.threads)
@@ -72,12 +73,16 @@ def primitive_function(sub: SubGraph, threads: int | None = None) -> relax.Funct
 
 def with_parts_inside(func: relax.Function) -> relax.Function:
     """``func``, from :func:`kernel_function`, with its parts as local functions with ``Composite``, for a kernel of TVM
-    that calls libraries (:mod:`.library_calls`); ``func`` itself where it has none."""
+    that calls libraries (:mod:`.library_calls`); ``func`` itself where it has none.
+
+    Parts whose label has no library call are operators like the others.
+    """
     if PARTS not in (func.attrs or {}):
         return func
     bare = func.without_attr(PARTS)
     graph = DataflowGraph(bare)
-    parts = [_part(graph, part, i) for i, part in enumerate(plain(func.attrs[PARTS]))]
+    called = [part for part in plain(func.attrs[PARTS]) if library_call(str(part["label"])) is not None]
+    parts = [_part(graph, part, i) for i, part in enumerate(called)]
     return _with_parts(graph, parts, "kernel").without_attr("global_symbol").with_attrs(bare.attrs)
 
 

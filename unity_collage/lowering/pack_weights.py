@@ -52,7 +52,7 @@ class PackedKernel:
 def packed_kernels(mod: IRModule, target: Target) -> dict[ir.GlobalVar, PackedKernel]:
     """The kernels to pack, by their variable in ``mod``."""
     calls = [call for func in mod.functions.values() for call in call_sites(func)]
-    elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
+    elsewhere = {gvar for func in mod.functions.values() for gvar in other_uses(func)}
     readers: dict[ir.GlobalVar, list[Reader]] = {}
     for gvar, func in mod.functions_items():
         sites = [operands_of(call) for call in calls if call.args[0].same_as(gvar)]
@@ -126,7 +126,7 @@ def _calls_kernel(call: relax.Call) -> bool:
     return op_name(call) == "relax.call_tir"
 
 
-def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
+def other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
     """Functions that ``func`` mentions in other ways than as called kernels."""
     bare = tvm_ffi.structural_map(
         func, (relax.Call, lambda call: call.args[1] if _calls_kernel(call) else call)

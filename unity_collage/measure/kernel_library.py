@@ -12,6 +12,7 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
+from ..backends.registry import find
 from ..lowering import library_file, writing
 from ..runtime.vendors import VENDORS
 from .kernels import Kernel
@@ -39,8 +40,9 @@ def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> Non
 
 def read(backend: str, library: str, constants: str) -> Kernel:
     """The kernel of ``backend`` that :func:`write` wrote."""
-    if backend in VENDORS:
-        runtime.load(backend)
+    found = find(backend)
+    for name in ({backend} & VENDORS.keys()) | (found.libraries if found is not None else set()):
+        runtime.load(name)
     module: Any = library_file.read(library)
     with np.load(constants) as stored:
         tensors = [tvm.runtime.tensor(stored[name]) for name in stored.files]

@@ -17,7 +17,7 @@ from .. import runtime
 from ..calling.inputs import Sizes, Take, taking, unchecked
 from ..calling.memory import CPU, CUDA, Memory, memory_of
 from ..calling.names import InputNames
-from ..calling.processor import instruction_sets, why_not_here
+from ..calling.processor import why_not_run
 from ..calling.results import Buffers, let_numpy_read_tensors, with_own_memory
 from ..calling.signature import Signature
 from ..errors import CollageError, first_line
@@ -332,11 +332,7 @@ class Program(Shown):
     @cached_property
     def _machines(self) -> Machines:
         for target in self._targets:
-            from ..target import processor_of  # with TVM's compiler, which has compiled this program here
-
-            if (processor := processor_of(target)) != (here := os.uname().machine):
-                raise CollageError(f"the program cannot run here: it is for {processor}, and this is {here}")
-            if reason := why_not_here(instruction_sets(target)):
+            if reason := why_not_run(target):
                 raise CollageError(f"the program cannot run here: {reason}")
         with self._starting:  # threads that call a new program at the same time start one VM
             if "_machines" not in self.__dict__:

@@ -68,7 +68,7 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
 def _written(func: Func, cpu: CpuTraits) -> Func | str:
     """``func`` with new loops, or the reason why it keeps its own."""
     if has_calls(func):
-        return around_calls(func, lambda part: _written(part, cpu))
+        return around_calls(func, lambda part: _written(part, cpu), UNSCHEDULED)
     found = inlined_stages(func)
     if isinstance(found, str):
         return found

@@ -21,9 +21,14 @@ def has_calls(func: Func) -> bool:
     return any(map(_is_call, _statements(func)))
 
 
-def around_calls(func: Func, written: Written) -> Func:
-    """``func`` with new loops between its calls; those that do not fit a family keep theirs."""
+def around_calls(func: Func, written: Written, unscheduled: str) -> Func | str:
+    """``func`` with new loops between its calls, or the reason why none of its loops get new ones.
+
+    Loops that fit no family stay; the attribute ``unscheduled`` has the first reason.
+    """
     parts: list[Stmt] = []
+    reasons: list[str] = []
+    has_new = False
     temporaries: list[Buffer] = list(_root(func).alloc_buffers)
     for is_call, group in groupby(_statements(func), _is_call):
         own = list(group)
@@ -35,11 +40,16 @@ def around_calls(func: Func, written: Written) -> Func:
         found = written(_alone(func, own, inside))
         if isinstance(found, str):
             parts += own
+            reasons.append(found)
             continue
+        has_new = True
         parts.append(_root(found).body)
         temporaries = [buffer for buffer in temporaries if buffer not in inside]
         temporaries += _root(found).alloc_buffers
-    return func.with_body(build.with_buffers(temporaries, build.seq(*parts), "root"))
+    if not has_new:
+        return reasons[0] if reasons else "it only calls libraries"
+    made = func.with_body(build.with_buffers(temporaries, build.seq(*parts), "root"))
+    return made.with_attr(unscheduled, reasons[0]) if reasons else made
 
 
 def _alone(func: Func, statements: Sequence[Stmt], inside: Sequence[Buffer]) -> Func:

@@ -73,7 +73,9 @@ def _scheduled(func: ir.BaseFunc, traces: dict[str, str]) -> ir.BaseFunc:
     if not isinstance(func, tirx.PrimFunc) or (func.attrs or {}).get("tirx.is_scheduled", False):
         return func
     bare = func.without_attr(LAYOUT_FREE)
-    trace = traces.get(kernel_name(func), traces.get(kernel_name(bare)))
+    trace = traces.get(kernel_name(func))
+    if trace is None and LAYOUT_FREE in (func.attrs or {}):
+        trace = traces.get(kernel_name(bare))
     if trace is None:
         return bare
-    return with_trace(func, trace).with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})
+    return with_trace(bare, trace).with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})

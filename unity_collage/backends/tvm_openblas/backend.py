@@ -42,6 +42,8 @@ def why_not_product(call: relax.Call) -> str | None:
     left, right = (shape_of(operand) for operand in call.args[:2])
     if left is None or right is None:
         return "a size is known only when the program runs"
+    if 0 in (*left, *right):
+        return "an operand has no elements"
     if len(left) < 2 or len(right) != 2:
         return "the right operand is not one matrix"
     types = {dtype_of(each) for each in (*call.args[:2], call)}
@@ -83,6 +85,7 @@ TVM_OPENBLAS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("openblas"),
     fingerprint=lambda: f"tvm {tvm.__version__}, {runtime.describe('openblas')}",
     multiplies_as_written=True,
+    libraries=frozenset({"openblas"}),
     by_default=False,
     version=1,
 )

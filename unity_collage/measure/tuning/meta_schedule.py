@@ -18,9 +18,9 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 
 from ... import runtime
+from ...backends.registry import known
 from ...schedule.fast_math import rewritten
 
-_CALLED = "openblas"
 _NEEDED = ("xgboost", "psutil", "cloudpickle")
 _REMOVED = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
 _BUILD_SECONDS, _RUN_SECONDS = 120.0, 60.0
@@ -54,8 +54,9 @@ def local_runner(threads: int) -> Any:
 def _prepare(threads: int) -> None:
     """Set up the process that runs kernels: some of them call our own libraries by name."""
     runtime.set_num_threads(threads)
-    if runtime.why_unavailable(_CALLED) is None:
-        runtime.load(_CALLED)
+    for name in {name for backend in known().values() for name in backend.libraries}:
+        if runtime.why_unavailable(name) is None:
+            runtime.load(name)
 
 
 def built(mod: IRModule, target: Target, _params: Any) -> Any:

@@ -22,7 +22,7 @@ from ...lowering.build import build
 from ...lowering.fuse import fused
 from ...lowering.offload import offloaded_module
 from ...lowering.outline import global_var
-from ...lowering.outlined import external_function
+from ...lowering.outlined import external_function, with_parts_inside
 from ...lowering.tir_hook import calling, lowered_to_tir
 from ...measure import judge
 from ...measure.guard import output_types, outputs_of
@@ -217,7 +217,7 @@ def _program(funcs: Sequence[relax.Function], backend: Backend) -> IRModule:
             functions[tir := global_var(f"{symbol}_tir", prim)] = prim
             kernel = calling(func, tir)
         elif backend.codegen is None:
-            kernel = func.without_attr(LIFTED).with_attr("Primitive", 1)
+            kernel = with_parts_inside(func).without_attr(LIFTED).with_attr("Primitive", 1)
         else:
             kernel = external_function(_bound(func, arrays), backend.name, "candidate", symbol)
         callee = global_var(symbol, kernel)

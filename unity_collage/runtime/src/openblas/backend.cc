@@ -64,8 +64,8 @@ const float* Data(const tvm::ffi::TensorView& matrix) {
 // c = a @ b for kernels of TVM that call it between their loops: contiguous float32, b and c with two dims,
 // and as many rows in a as its leading dims have together.
 void MultiplyInside(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView c) {
-  const int64_t inner = b.size(0), cols = b.size(1), rows = a.numel() / inner;
-  if (a.size(-1) != inner || c.numel() != rows * cols)
+  const int64_t inner = b.size(0), cols = b.size(1), rows = inner == 0 ? 0 : a.numel() / inner;
+  if (rows == 0 || cols == 0 || a.size(-1) != inner || c.numel() != rows * cols)
     TVM_FFI_THROW(ValueError) << "collage.openblas.matmul: the sizes do not fit";
   Multiply(Data(a), Data(b), const_cast<float*>(Data(c)), rows, inner, cols);
 }
