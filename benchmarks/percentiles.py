@@ -7,7 +7,7 @@ second to the first, of the medians and of the 90th percentiles of a round: belo
 faster there (median and quartiles of the rounds).
 
 *Intervals*: each kernel of the plan by medians is measured ``--repeats`` times, each time by a new worker into a new
-database; doubtful costs do not count. *Truth* is how many of the intervals contain the median of all these measurements;
+database; doubtful costs do not count. *Truth* is how many intervals contain the median of all these measurements;
 an interval of 95 % confidence should in 95 % of the cases. *Apart* is the same, with the speed of the machine in each
 turn taken out (the median over all kernels). *Next* is how many of the other measurements of the kernel an interval
 contains.
