@@ -38,8 +38,8 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     Such a function becomes exactly one kernel, which keeps its ``collage.threads``; TVM fuses loose operators. Kernels
     get the schedules of ``collage.schedules``, else ours. Without ``schedule`` they keep TVM's naive loops, for another
     scheduler or tuner. With ``pack``, constant weights are stored in the order in which the scheduled kernels read
-    them; those of tuned schedules always are. Tuned schedules and stored constants are for CPUs only. Calls into libraries and ``external_mods`` do not
-    change.
+    them; those of tuned schedules always are. Tuned schedules and stored constants are for CPUs only. Calls into
+    libraries and ``external_mods`` do not change.
     """
     refuse_unknown_shapes(mod)
     with target:
