@@ -15,8 +15,6 @@ from .option_types import NamesAction, positive
 from .options import add_memory_limit, add_no_measure, add_options
 
 if TYPE_CHECKING:
-    from tvm.target import Target
-
     from ..profile.peers.bench import PeerTimes
     from ..program import Program
 
@@ -48,10 +46,11 @@ def add_command(commands: Any) -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     from .compiling import compiled
+    from .settings import check_runs_here
 
     on_device = options.target is not None and options.target.kind.name == "cuda"
     _check_peers(options, on_device)
-    _check_target(options.target)
+    check_runs_here(options)
     program = compiled(options)
     _show(options, program, _on_device(program) if on_device else _in_turns(options, program))
 
@@ -67,16 +66,6 @@ def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
             )
         if (reason := why_no_peer(name, Path(options.model))) is not None:
             raise CollageError(f"--against {name}: {reason}")
-
-
-def _check_target(target: Target | None) -> None:
-    """Raises CollageError, before anything is compiled, for a target whose programs cannot run here."""
-    if target is None:
-        return
-    from ..measure.runnable import why_not_measured
-
-    if reason := why_not_measured(target):
-        raise CollageError(reason)
 
 
 def _on_device(program: Program) -> PeerTimes:

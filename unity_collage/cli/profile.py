@@ -105,7 +105,9 @@ def _of_model(options: argparse.Namespace, title: str) -> Profile:
     from ..profile.planned_times import with_times
     from ..report.writing import write_report
     from .compiling import compiled
+    from .settings import check_runs_here
 
+    check_runs_here(options)
     options.recompile = True  # timing points are put into the module, which a kept program does not have
     program = compiled(options, explain=options.report is not None)
     drawn = options.inputs == RANDOM

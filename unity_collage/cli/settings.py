@@ -6,6 +6,7 @@ import argparse
 
 from ..backends.options import name_of
 from ..backends.registry import get as backend_named
+from ..calling.processor import why_not_run
 from ..cost.method import Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
@@ -16,6 +17,7 @@ from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
 from ..measure.remote import RemoteCost
 from ..measure.remote.messages import why_no_tracker
+from ..measure.runnable import why_not_measured
 from ..measure.tuning import why_unavailable as why_not_tuned
 from ..passes.annotate_candidates import WINOGRAD
 from .exit_codes import UsageError
@@ -58,6 +60,19 @@ def refinement_of(options: argparse.Namespace) -> Refinement | None:
     if not options.refine:
         return None
     return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
+
+
+def check_runs_here(options: argparse.Namespace) -> None:
+    """Raises CollageError, before anything is compiled, for programs that are to run here and cannot."""
+    if options.rpc is not None:
+        with cost_model_of(options, lambda *_: None) as costs:
+            target = costs.target()
+        if target is not None and (reason := why_not_run(target)):
+            raise CollageError(
+                f"the program runs on this machine, and {reason}: compile it, and run it there"
+            )
+    elif options.target is not None and (reason := why_not_measured(options.target)):
+        raise CollageError(reason)
 
 
 def check_backends(options: argparse.Namespace) -> None:
