@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from unity_collage import reference
+from unity_collage.reference import convolution
 
 R = relax.op
 RNG = np.random.default_rng(7)
@@ -295,6 +296,21 @@ def test_conv1d_and_conv3d():
         real(1, 4, 5, 5, 5),
         real(2, 2, 2, 3, 2),
     )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_large_convolutions_are_computed_in_parts(
+    rank: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((2, 4, *(7, 6, 5)[:rank]), np.float32)
+    weight = rng.random((6, 4 // groups, *(3, 2, 2)[:rank]), np.float32)
+    asked = ((2,) + (1,) * (rank - 1), ((1, 0),) * rank, (1,) * rank, groups)
+    whole = convolution._convolved(x, weight, *asked)
+    for limit in (1, 500):
+        monkeypatch.setattr(convolution, "_COLUMN_BYTES", limit)
+        np.testing.assert_allclose(convolution._convolved(x, weight, *asked), whole, rtol=1e-6)
 
 
 def test_conv2d_of_small_integers_is_exact():

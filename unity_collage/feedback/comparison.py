@@ -33,6 +33,9 @@ _ROUNDING_SECONDS = 1.0
 _LONGEST = 200
 """The number of letters of each reason in the error if no program runs."""
 
+_SLOW_RUN = 1.0
+"""Of programs whose runs take more seconds, those that are much slower than ours are left out at once."""
+
 _MOST_LOST = 7
 """A winner may be slower than our program in one of every this many rounds; in fewer rounds, in none."""
 
@@ -103,7 +106,27 @@ class Comparison:
         """The first program that runs; the others must compute what it does."""
         return next((name for name, each in self.programs.items() if each.built and not each.reason), None)
 
+    def _why_hopeless(self, name: str, reference: str) -> str:
+        """Why another runtime's program of a model that runs for seconds is not looked at any further, or empty.
+
+        The checks run each program several times. One run tells whether it may be the fastest.
+        """
+        if name not in self.builder.whole_models or not self.settings.is_optional:
+            return ""
+        known = self.worker.seconds_so_far(reference)
+        if isinstance(known, str) or known < _SLOW_RUN:
+            return ""
+        found = self.worker.once([name, reference])
+        if isinstance(found, str):
+            return found
+        theirs, ours = found
+        if theirs < self.settings.hopeless * ours:
+            return ""
+        return f"left out: a run of it takes {theirs:.2g} s, and one of {reference} {ours:.2g} s"
+
     def _why_wrong(self, name: str, reference: str) -> str:
+        if reason := self._why_hopeless(name, reference):
+            return reason
         error = self.worker.error(name, reference)
         if isinstance(error, str):
             return error

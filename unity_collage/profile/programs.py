@@ -151,6 +151,16 @@ class ProgramWorker:
         reply = self._ask({"ask": "error", "name": name, "reference": reference})
         return reply["reason"] if "reason" in reply else float(reply["error"])
 
+    def seconds_so_far(self, name: str) -> float | str:
+        """The least seconds of a run so far, the first one included; or a reason."""
+        reply = self._ask({"ask": "first_seconds", "name": name})
+        return reply["reason"] if "reason" in reply else float(reply["seconds"])
+
+    def once(self, names: Sequence[str]) -> list[float] | str:
+        """The least seconds of a run of each program so far, after one more run of each; or a reason."""
+        reply = self._ask({"ask": "once", "names": list(names)})
+        return reply["reason"] if "reason" in reply else list(reply["seconds"])
+
     def rounding_errors(self, names: Sequence[str], seconds: float) -> list[float] | str:
         """The largest change of an output of each program, over its range, if its inputs change by rounding.
 

@@ -77,6 +77,16 @@ class LoadedPrograms:
         """The largest difference of any output from that of the reference, over the reference's range."""
         return {"error": most_apart(self._outputs[name], self._outputs[reference])}
 
+    def _once(self, names: list[str]) -> dict[str, Any]:
+        """The least seconds of a run of each program so far, after one more: the first run may compile."""
+        for name in names:
+            self._seconds[name] = min(self._seconds[name], sum(map(_seconds_of, self._runs[name])))
+        return {"seconds": [self._seconds[name] for name in names]}
+
+    def _first_seconds(self, name: str) -> dict[str, Any]:
+        """The least seconds of a run of a program so far."""
+        return {"seconds": self._seconds[name]}
+
     def _rounding_errors(self, names: list[str], seconds: float) -> dict[str, Any]:
         """The largest change of any output of each program if inputs change by rounding; takes about ``seconds``."""
         begun, most = time.monotonic(), dict.fromkeys(names, 0.0)

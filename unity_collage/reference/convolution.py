@@ -36,6 +36,9 @@ def windows(
     return view[(slice(None), slice(None), *steps)]
 
 
+_COLUMN_BYTES = 1 << 28
+"""The most memory for columns."""
+
 _CACHE_BYTES = 1 << 28
 _cache: OrderedDict[tuple[object, ...], np.ndarray] = OrderedDict()
 """The last results of :func:`convolve`, by a digest of its arguments. Candidate kernels that differ only in the
@@ -82,8 +85,30 @@ def _convolved(
     out = view.shape[2 : 2 + rank]
     view = view.reshape(batch, groups, -1, *view.shape[2:])
     order = (0, 1, 2, *range(3 + rank, 3 + 2 * rank), *range(3, 3 + rank))
-    columns = view.transpose(order).reshape(batch, groups, weight[0].size, math.prod(out))
-    return (weight.reshape(groups, outputs // groups, -1) @ columns).reshape(batch, outputs, *out)
+    columns = view.transpose(order)
+    matrix = weight.reshape(groups, outputs // groups, -1)
+    if columns.nbytes <= _COLUMN_BYTES:
+        flat = columns.reshape(batch, groups, weight[0].size, math.prod(out))
+        return (matrix @ flat).reshape(batch, outputs, *out)
+    return _in_parts(matrix, columns, out).reshape(batch, outputs, *out)
+
+
+def _in_parts(matrix: np.ndarray, columns: np.ndarray, out: Sequence[int]) -> np.ndarray:
+    """``matrix`` times ``columns``, (batch, groups, ..., out...), for a few places of the first output axis at a time.
+
+    The columns of a large convolution take gigabytes, and pages that are new take longer than the product.
+    """
+    batch, groups, rest = *columns.shape[:2], math.prod(out[1:])
+    step = max(1, _COLUMN_BYTES * out[0] // columns.nbytes)
+    result = np.empty((batch, groups, matrix.shape[1], out[0], rest), np.result_type(matrix, columns))
+    buffer = np.empty(columns.size // out[0] * step, columns.dtype)
+    for first in range(0, out[0], step):
+        part = columns[(..., slice(first, first + step), *(slice(None) for _ in out[1:]))]
+        held = buffer[: part.size].reshape(part.shape)
+        np.copyto(held, part)
+        product = matrix @ held.reshape(batch, groups, matrix.shape[2], -1)
+        result[..., first : first + step, :] = product.reshape(batch, groups, matrix.shape[1], -1, rest)
+    return result
 
 
 def convolve_transpose(

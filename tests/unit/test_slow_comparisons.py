@@ -1,0 +1,54 @@
+"""Programs that run for seconds: those of other runtimes that are much slower are left out after one run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from unity_collage.feedback.comparison import Comparison
+from unity_collage.feedback.settings import BY_DEFAULT, Refinement
+
+OURS, THEIRS = "collage", "openvino, the whole model"
+
+
+class Runs:
+    """A worker with given seconds of the first run of ours, and of one more run of both."""
+
+    def __init__(self, first: float, more: list[float]):
+        self.first, self.more, self.asked = first, more, 0
+
+    def seconds_so_far(self, name: str) -> float:
+        assert name == OURS
+        return self.first
+
+    def once(self, names: list[str]) -> list[float]:
+        assert names == [THEIRS, OURS]
+        self.asked += 1
+        return self.more
+
+
+def reason(runs: Runs, settings: Refinement = BY_DEFAULT, name: str = THEIRS) -> str:
+    builder: Any = SimpleNamespace(whole_models={THEIRS: None})
+    worker: Any = runs
+    return Comparison(builder, settings, worker, lambda _: None)._why_hopeless(name, OURS)
+
+
+def test_a_much_slower_runtime_is_left_out_after_one_run() -> None:
+    expected = "left out: a run of it takes 9 s, and one of collage 5 s"
+    assert reason(Runs(6.0, [9.0, 5.0])) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "asked"), [(6.0, [5.5, 5.0], 1), (0.2, [9.0, 0.2], 0)], ids=["as fast", "short runs"]
+)
+def test_others_are_checked_and_timed(first: float, more: list[float], asked: int) -> None:
+    runs = Runs(first, more)
+    assert reason(runs) == ""
+    assert runs.asked == asked
+
+
+def test_plans_and_refinements_are_compared_in_any_case() -> None:
+    assert reason(Runs(6.0, [9.0, 5.0]), name="greedy") == ""
+    assert reason(Runs(6.0, [9.0, 5.0]), Refinement()) == ""
