@@ -41,6 +41,7 @@ KNOWN = {
 
 SKIPPED = {
     "tvm": {"together", "errors"},
+    "tvm_openblas": {"together", "errors", "outputs"},
     "handmade:HANDMADE": {"constants", "outputs"},
     "onnxruntime": {"threads"},
     "openvino": {"threads"},

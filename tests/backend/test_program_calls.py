@@ -212,8 +212,8 @@ def test_a_forked_child_loads_saves_and_pickles(saved: Path) -> None:
 
 
 def test_a_program_for_another_processor_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("compiled", "facts"):
-        monkeypatch.setattr(f"unity_collage.program.{module}.instruction_sets", lambda _: ["avx4096"])
+    for module in ("calling.processor", "program.facts"):
+        monkeypatch.setattr(f"unity_collage.{module}.instruction_sets", lambda _: ["avx4096"])
     compiled(model()).save(tmp_path / "newer.so")
     with pytest.raises(CollageError, match="it was compiled for a processor with avx4096, which "):
         uc.load(tmp_path / "newer.so")

@@ -128,5 +128,6 @@ def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
     monkeypatch.setattr(bench, "timed_in_turns", lambda *_: found)
     monkeypatch.setattr(bench_command, "why_no_peer", lambda *_: None)
-    bench_command._bench(Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None, json=False))
+    asked = Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None, rpc=None, json=False)
+    bench_command._bench(asked)
     assert "not timed: mnn: ModelError: not converted: [1] x\n" in capsys.readouterr().out
