@@ -1,4 +1,4 @@
-"""Programs that run for seconds: those of other runtimes that are much slower are left out after one run."""
+"""Programs that run for seconds: those of other runtimes that are not faster are left out after one run."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def reason(runs: Runs, settings: Refinement = BY_DEFAULT, name: str = THEIRS) ->
     return Comparison(builder, settings, worker, lambda _: None)._why_hopeless(name, OURS)
 
 
-def test_a_much_slower_runtime_is_left_out_after_one_run() -> None:
-    expected = "left out: a run of it takes 9 s, and one of collage 5 s"
-    assert reason(Runs(6.0, [9.0, 5.0])) == expected
+@pytest.mark.parametrize("theirs", [9.0, 5.0])
+def test_a_runtime_that_is_not_faster_is_left_out_after_one_run(theirs: float) -> None:
+    expected = f"left out: a run of it takes {theirs:g} s, and one of collage 5 s"
+    assert reason(Runs(6.0, [theirs, 5.0])) == expected
 
 
 @pytest.mark.parametrize(
-    ("first", "more", "asked"), [(6.0, [5.5, 5.0], 1), (0.2, [9.0, 0.2], 0)], ids=["as fast", "short runs"]
+    ("first", "more", "asked"), [(6.0, [4.5, 5.0], 1), (0.2, [9.0, 0.2], 0)], ids=["faster", "short runs"]
 )
 def test_others_are_checked_and_timed(first: float, more: list[float], asked: int) -> None:
     runs = Runs(first, more)

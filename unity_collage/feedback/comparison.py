@@ -34,7 +34,7 @@ _LONGEST = 200
 """The number of letters of each reason in the error if no program runs."""
 
 _SLOW_RUN = 1.0
-"""Of programs whose runs take more seconds, those that are much slower than ours are left out at once."""
+"""Of programs whose runs take more seconds, those that are not faster than ours in one run are left out at once."""
 
 _MOST_LOST = 7
 """A winner may be slower than our program in one of every this many rounds; in fewer rounds, in none."""
@@ -120,7 +120,7 @@ class Comparison:
         if isinstance(found, str):
             return found
         theirs, ours = found
-        if theirs < self.settings.hopeless * ours:
+        if theirs < ours:
             return ""
         return f"left out: a run of it takes {theirs:.2g} s, and one of {reference} {ours:.2g} s"
 
