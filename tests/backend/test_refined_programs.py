@@ -104,6 +104,17 @@ def test_a_program_is_timed_with_denormal_numbers_and_without() -> None:
     assert not isinstance(found, str) and min(found) > 0
 
 
+def test_the_worker_says_how_long_programs_ran_so_far() -> None:
+    x = np.zeros(graphs.SHAPE, np.float32)
+    with ProgramWorker([[x]], threads=1) as worker:
+        for name in ("ours", "theirs"):
+            assert worker.add(name, build(_module(), uc.host_target())) is None
+        first = worker.seconds_so_far("ours")
+        found = worker.once(["theirs", "ours"])
+        assert not isinstance(first, str) and not isinstance(found, str), (first, found)
+        assert len(found) == 2 and 0 < found[1] <= first
+
+
 def test_a_program_that_crashes_is_dropped_and_the_others_go_on() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)

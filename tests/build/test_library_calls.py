@@ -21,10 +21,12 @@ from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, DECLINED, UNSCHEDULED
 from unity_collage.backends import LibraryCall, register_library_call, unregister_library_call
 from unity_collage.compiler import compile_with
+from unity_collage.cost.fingerprint import made_by
 from unity_collage.errors import CollageError
 from unity_collage.lowering.build import build
 from unity_collage.passes import AnnotateCandidates, FuseRemaining
 from unity_collage.pipeline import collage
+from unity_collage.runtime import libraries
 from unity_collage.schedule.library_calls import has_calls
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -175,6 +177,11 @@ def test_a_kernel_may_have_prim_funcs_and_a_call() -> None:
     assert kernel.backend == "tvm_openblas"
     given = RNG.standard_normal((6, 16), dtype=np.float32)
     np.testing.assert_allclose(np.asarray(program(given)), np.exp(given @ WEIGHTS * 2), rtol=1e-4)
+
+
+@without_openblas
+def test_its_costs_are_for_the_version_of_our_library() -> None:
+    assert f"library {libraries.version('openblas')}" in made_by("tvm_openblas")
 
 
 @without_openblas

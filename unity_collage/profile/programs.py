@@ -153,7 +153,7 @@ class ProgramWorker:
 
     def seconds_so_far(self, name: str) -> float | str:
         """The least seconds of a run so far, the first one included; or a reason."""
-        reply = self._ask({"ask": "first_seconds", "name": name})
+        reply = self._ask({"ask": "seconds_so_far", "name": name})
         return reply["reason"] if "reason" in reply else float(reply["seconds"])
 
     def once(self, names: Sequence[str]) -> list[float] | str:

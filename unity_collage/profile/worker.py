@@ -83,7 +83,7 @@ class LoadedPrograms:
             self._seconds[name] = min(self._seconds[name], sum(map(_seconds_of, self._runs[name])))
         return {"seconds": [self._seconds[name] for name in names]}
 
-    def _first_seconds(self, name: str) -> dict[str, Any]:
+    def _seconds_so_far(self, name: str) -> dict[str, Any]:
         """The least seconds of a run of a program so far."""
         return {"seconds": self._seconds[name]}
 
