@@ -18,11 +18,13 @@ THEIRS = "runtime, the whole model"
 def finished(monkeypatch: pytest.MonkeyPatch, cost: float, busy: bool, **seconds: float) -> tuple[str, Any]:
     """The winner and the report, where our kernels cost ``cost`` seconds."""
     monkeypatch.setattr(comparison, "samples_of", lambda _: [])
+    monkeypatch.setattr(comparison, "why_not_exceptional", lambda _: None)
     monkeypatch.setattr(comparison.PLAN, "read", lambda _: SimpleNamespace(seconds=cost))
     mod = {"main": "the function with the plan"}
     builder: Any = SimpleNamespace(whole_models={THEIRS: None}, imported=None)
     worker: Any = SimpleNamespace(
-        timed_in_turns=lambda names, rounds, _: {name: [times[name]] * rounds for name in names}
+        timed_in_turns=lambda names, rounds, _: {name: [times[name]] * rounds for name in names},
+        lost=lambda *_: [],
     )
     times = {OURS: seconds["ours"], THEIRS: seconds["theirs"]}
     programs = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,8 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax import op
 
-from unity_collage.feedback.comparison import Comparison
+from unity_collage.feedback.candidates import OURS
+from unity_collage.feedback.comparison import CandidateProgram, Comparison
 from unity_collage.feedback.settings import Refinement
 from unity_collage.profile.exceptional import exceptional_sets, loses
 from unity_collage.profile.inputs import why_not_exceptional
@@ -62,21 +63,49 @@ def test_integers_of_floats_are_not_made_of_nan() -> None:
     assert why_not_exceptional(INDEXES) == "relax.astype makes integers of floats"
 
 
-@pytest.mark.parametrize(
-    ("mod", "name", "reason"),
-    [
-        (PLAIN, "theirs", "it makes numbers of NaN in the inputs"),
-        (PLAIN, "ours again", ""),
-        (INDEXES, "theirs", ""),
-    ],
-)
-def test_a_runtime_that_loses_nan_is_refused(mod: IRModule, name: str, reason: str) -> None:
-    builder: Any = SimpleNamespace(whole_models={"theirs": None}, imported=mod)
+def compared(mod: IRModule, whole_models: Sequence[str], lost: Callable[[str, str], Any]) -> Comparison:
+    """A comparison of programs of which those of ``whole_models`` are twice as fast as ours."""
+    seconds = {name: 0.5 if name in whole_models else 1.0 for name in (OURS, *whole_models)}
+    builder: Any = SimpleNamespace(whole_models=dict.fromkeys(whole_models), imported=mod)
     worker: Any = SimpleNamespace(
-        add=lambda *_: None, error=lambda *_: 0.0, lost=lambda name, reference: ["NaN"]
+        timed_in_turns=lambda names, rounds, _: {name: [seconds[name]] * rounds for name in names},
+        lost=lambda name, reference, _: lost(name, reference),
     )
-    compared = Comparison(builder, Refinement(), worker, lambda _: None)
-    made: Any = (mod, None)
-    assert compared.add_built("ours", None, lambda: made)
-    assert compared.add_built(name, None, lambda: made) is not bool(reason)
-    assert compared.programs[name].reason == reason
+    built: Any = (mod, None)
+    programs = {name: CandidateProgram(None, built) for name in seconds}
+    return Comparison(builder, Refinement(), worker, lambda _: None, programs)
+
+
+@pytest.mark.parametrize(
+    ("mod", "winner", "reason"),
+    [(PLAIN, OURS, "it makes numbers of NaN and infinity in the inputs"), (INDEXES, "theirs", "")],
+)
+def test_a_runtime_that_loses_nan_is_refused(mod: IRModule, winner: str, reason: str) -> None:
+    found = compared(mod, ["theirs"], lambda *_: ["NaN", "infinity"])
+    assert found.finish() == winner
+    assert found.programs["theirs"].reason == reason
+
+
+def test_the_next_one_is_asked_once() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def lost(name: str, reference: str) -> Any:
+        asked.append((name, reference))
+        return ["NaN"] if name == "theirs" else []
+
+    found = compared(PLAIN, ["theirs", "others"], lost)
+    assert found.finish() == "others"
+    assert found.why_lossy("others") == ""
+    assert asked == [("theirs", OURS), ("others", OURS)]
+
+
+def test_one_that_crashes_on_nan_is_refused() -> None:
+    found = compared(PLAIN, ["theirs"], lambda *_: "the worker crashed")
+    assert found.finish() == OURS
+    assert found.programs["theirs"].reason == "the worker crashed"
+
+
+def test_the_first_runtime_alone_is_not_asked() -> None:
+    found = compared(PLAIN, ["theirs"], lambda *_: ["NaN"])
+    del found.programs[OURS]
+    assert found.finish() == "theirs"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unity_collage.feedback.comparison import Comparison
+from unity_collage.feedback.comparison import CandidateProgram, Comparison
 from unity_collage.feedback.settings import BY_DEFAULT, Refinement
 
 OURS, THEIRS = "collage", "openvino, the whole model"
@@ -53,3 +53,31 @@ def test_others_are_checked_and_timed(first: float, more: list[float], asked: in
 def test_plans_and_refinements_are_compared_in_any_case() -> None:
     assert reason(Runs(6.0, [9.0, 5.0]), name="greedy") == ""
     assert reason(Runs(6.0, [9.0, 5.0]), Refinement()) == ""
+
+
+class Turns:
+    """A worker whose programs have given seconds; it keeps for how many rounds it was asked."""
+
+    def __init__(self, **seconds: float):
+        self.seconds, self.asked = seconds, list[int]()
+
+    def timed_in_turns(self, names: list[str], rounds: int, _: float) -> dict[str, list[float]]:
+        self.asked.append(rounds)
+        return {name: [self.seconds[name]] * rounds for name in names}
+
+
+@pytest.mark.parametrize(
+    ("ours", "settings", "asked"),
+    [(5.0, BY_DEFAULT, [2]), (0.01, BY_DEFAULT, [2, 5]), (5.0, Refinement(rounds=6), [2, 6])],
+    ids=["slow", "fast", "asked for"],
+)
+def test_the_first_rounds_of_slow_programs_are_the_last(
+    ours: float, settings: Refinement, asked: list[int]
+) -> None:
+    worker: Any = Turns(ours=ours, greedy=1.1 * ours, hopeless=9 * ours)
+    builder: Any = SimpleNamespace(whole_models={})
+    built: Any = ({}, None)
+    programs = {name: CandidateProgram(None, built) for name in worker.seconds}
+    compared = Comparison(builder, settings, worker, lambda _: None, programs)
+    assert compared.finish() == "ours"
+    assert worker.asked == asked

@@ -61,9 +61,10 @@ class _Trial:
         self.names = [winner, *sorted(running.keys() - {winner}, key=running.__getitem__)]
 
     def called(self, name: str) -> FirstResults | str:
-        """The first call of a program and its results, or why it does not run."""
+        """The first call of a program and its results, or why it does not run or may not be the result."""
         if name not in self._found:
-            self._found[name] = self._comparison.worker.first_call(name, self._inputs)
+            reason = self._comparison.why_lossy(name)
+            self._found[name] = reason or self._comparison.worker.first_call(name, self._inputs)
         return self._found[name]
 
     def chosen(self) -> tuple[str, str]:

@@ -36,6 +36,12 @@ _LONGEST = 200
 _SLOW_RUN = 1.0
 """Of programs whose runs take more seconds, those that are not faster than ours in one run are left out at once."""
 
+_SLOW_ROUNDS = 15.0
+"""Where the first two rounds of programs take longer, there are no others.
+
+Nor are more exceptional inputs tried after as many seconds.
+"""
+
 _MOST_LOST = 7
 """A winner may be slower than our program in one of every this many rounds; in fewer rounds, in none."""
 
@@ -50,6 +56,8 @@ class CandidateProgram:
     seconds: list[float] = field(default_factory=list)
     reason: str = ""
     remark: str = ""
+    loses: str | None = None
+    """Which exceptional inputs it makes numbers of, in a sentence; empty: of none, None: not known yet."""
 
 
 @dataclass(slots=True)
@@ -139,9 +147,23 @@ class Comparison:
                 f"the outputs of {name} differ {differs}, which is rounding: on inputs that are changed by "
                 f"{ROUNDING:.0e} the outputs of both change by up to {rounding:.0e}"
             )
-        if name not in self.builder.whole_models or why_not_exceptional(self.builder.imported) is not None:
-            return ""
-        lost = self.worker.lost(name, reference)
+        return ""
+
+    def why_lossy(self, name: str) -> str:
+        """Why the program of another runtime may not be the result although it runs and is right, or empty.
+
+        It makes numbers of NaN or infinities in the inputs. This takes several runs, so ask it of a winner only.
+        """
+        program, reference = self.programs[name], self._reference()
+        if program.loses is None:
+            program.loses = ""
+            is_asked = name in self.builder.whole_models and reference not in (None, name)
+            if is_asked and why_not_exceptional(self.builder.imported) is None:
+                program.loses = self._why_lossy(name, str(reference))
+        return program.loses
+
+    def _why_lossy(self, name: str, reference: str) -> str:
+        lost = self.worker.lost(name, reference, _SLOW_ROUNDS)
         if isinstance(lost, str):
             return lost
         return f"it makes numbers of {' and '.join(lost)} in the inputs" if lost else ""
@@ -198,17 +220,28 @@ class Comparison:
         """
         self.tell("timing whole programs in turns")
         first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
-        best = min((min(seconds) for seconds in first.values()), default=0.0)
-        promising = [name for name, seconds in first.items() if min(seconds) < HOPELESS * best]
-        last = self.timed(promising, self.settings.rounds)
+        last = self._last_rounds(first)
         for name, seconds in {**first, **last}.items():
             self.programs[name].seconds = seconds
-        if not last:
-            reasons = "; ".join(
-                f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items()
-            )
-            raise CollageError(f"no program runs: {reasons}")
-        return winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
+        busy = is_busy()
+        while last:
+            winner = winner_of(self._sure(last) if busy else last, self.settings.margin)
+            if not (reason := self.why_lossy(winner)):
+                return winner
+            self.programs[winner].reason = reason
+            del last[winner]
+        reasons = "; ".join(f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items())
+        raise CollageError(f"no program runs: {reasons}")
+
+    def _last_rounds(self, first: Mapping[str, list[float]]) -> dict[str, list[float]]:
+        """More rounds of the programs that are not hopeless; the ``first`` ones where runs take that long."""
+        best = min((min(seconds) for seconds in first.values()), default=0.0)
+        promising = [name for name, seconds in first.items() if min(seconds) < HOPELESS * best]
+        spent = sum(sum(seconds) for seconds in first.values())
+        if spent < _SLOW_ROUNDS or not self.settings.is_optional or self.settings.percentile != MEDIAN:
+            return self.timed(promising, self.settings.rounds)
+        least = min(len(first[name]) for name in promising)
+        return {name: first[name][:least] for name in promising}
 
     def result(self, winner: str) -> Refined:
         """The program ``winner``, and the report."""

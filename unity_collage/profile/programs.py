@@ -169,9 +169,12 @@ class ProgramWorker:
         reply = self._ask({"ask": "rounding_errors", "names": list(names), "seconds": seconds})
         return reply["reason"] if "reason" in reply else list(reply["errors"])
 
-    def lost(self, name: str, reference: str) -> list[str] | str:
-        """The exceptional values in inputs that ``reference`` passes on and the program does not; or a reason."""
-        reply = self._ask({"ask": "lost", "name": name, "reference": reference})
+    def lost(self, name: str, reference: str, seconds: float) -> list[str] | str:
+        """The exceptional values in inputs that ``reference`` passes on and the program does not; or a reason.
+
+        After ``seconds`` no other value is tried; the first one, NaN, is in any case.
+        """
+        reply = self._ask({"ask": "lost", "name": name, "reference": reference, "seconds": seconds})
         return reply["reason"] if "reason" in reply else list(reply["lost"])
 
     def close(self) -> None:

@@ -35,7 +35,9 @@ _DENORMAL_ROUNDS = 3
 """How often a program is timed with and without denormal numbers, in turns."""
 
 _MOST_SECONDS = 15.0
-"""Where one run of each program takes long, there are only as many rounds as fit into this time, and at least two."""
+"""Where one run of each program takes long, there are only as many rounds as fit into this time, and at least two; one
+if a round takes longer.
+"""
 
 
 class LoadedPrograms:
@@ -98,15 +100,20 @@ class LoadedPrograms:
                 break
         return {"errors": list(most.values())}
 
-    def _lost(self, name: str, reference: str) -> dict[str, Any]:
-        """The exceptional values that the reference passes on and the program loses."""
-        known = self._exceptional.setdefault(reference, {})
+    def _lost(self, name: str, reference: str, seconds: float) -> dict[str, Any]:
+        """The exceptional values that the reference passes on and the program loses.
+
+        After ``seconds`` no other value is tried.
+        """
+        begun, known = time.monotonic(), self._exceptional.setdefault(reference, {})
         lost: list[str] = []
         for value, sets in exceptional_sets(self._sets):
             if value not in known:
                 known[value] = _results(self._programs[reference], sets)
             if loses(_results(self._programs[name], sets), known[value]):
                 lost.append(value)
+            if time.monotonic() - begun > seconds:
+                break
         return {"lost": lost}
 
     def _turns(
@@ -117,8 +124,9 @@ class LoadedPrograms:
         For the median, programs that take long run once in a round, and in fewer rounds.
         """
         if percentile == MEDIAN:
-            fitting = int(_MOST_SECONDS / max(1e-9, sum(self._seconds[name] for name in names)))
-            rounds = min(rounds, max(2, fitting))
+            round_of_one_run = max(1e-9, sum(self._seconds[name] for name in names))
+            least = 1 if round_of_one_run > _MOST_SECONDS else 2
+            rounds = min(rounds, max(least, int(_MOST_SECONDS / round_of_one_run)))
         programs = {name: partial(self._timed, name, runs, percentile) for name in names}
         found = in_turns(programs, rounds, round_seconds, PAUSE_SECONDS, percentile=percentile)
         return {"medians": found}
