@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +20,10 @@ from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.rows import FailureKind
 from unity_collage.machine import environment
-from unity_collage.measure.client import Worker, WorkerClient
+from unity_collage.measure.client import LATE, Answer, Worker, WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
+from unity_collage.measure.remote.messages import decoded, encoded
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.plan.costs import Cost
 
@@ -247,6 +249,25 @@ while True:
     answers = client(prelude + code, 300.0).compare({"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}})
     assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == FailureKind.EXITED
     assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)
+
+
+def test_kernels_that_the_worker_had_no_time_for_are_late_and_not_refused(client: Made) -> None:
+    code = """
+say(key="first", seconds=1.0, low=1.0, high=1.0, runs=1, doubtful=False)
+say(done=True, late=True)
+"""
+    answers = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"first": {}, "second": {}, "third": {}})
+    assert isinstance(answers["first"], Cost)
+    assert answers["second"] == answers["third"] == LATE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [LATE, Refusal("it crashes", FailureKind.CRASH), Cost(2e-6, 1e-6, 9e-6, 5, is_doubtful=True)],
+    ids=["late", "refused", "doubtful"],
+)
+def test_answers_of_servers_arrive_as_they_are(answer: Answer) -> None:
+    assert decoded(json.loads(json.dumps(encoded(answer)))) == answer
 
 
 _OF_SEVERAL = _PRELUDE.replace("r.readline()\nsay(stage", "line = r.readline()\nsay(stage").replace(

@@ -63,7 +63,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Runner], int]]:
 def answers(request: dict[str, Any]) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     MeasuringWorker(CpuBench(), QUICK, 1 << 30, said.append).answer(request)
-    assert said[-1] == {"done": True}
+    assert said[-1]["done"]
     return said
 
 
@@ -97,6 +97,14 @@ def test_twins_have_constants_of_their_own(timed: list[tuple[list[Runner], int]]
 def test_kernels_in_near_caches_are_timed_by_themselves(timed: list[tuple[list[Runner], int]]) -> None:
     answers(question(0))
     assert [[runner.twin for runner in runners] for runners, _ in timed] == [[None, None], [None], [None]]
+
+
+@pytest.mark.parametrize("evict_bytes", [0, 8 * MIB])
+def test_only_the_first_kernel_is_begun_when_the_time_is_over(evict_bytes: int) -> None:
+    said = answers({**question(evict_bytes), "seconds": 0.0})
+    assert [message["key"] for message in said if "seconds" in message] == ["tvm:4"]
+    assert said[-1]["late"]
+    assert not answers(question(evict_bytes))[-1]["late"]
 
 
 def test_a_computation_that_cannot_be_read_is_no_answer() -> None:

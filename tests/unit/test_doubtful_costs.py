@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -23,12 +24,12 @@ from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
 from unity_collage.machine.load import LoadWatch
-from unity_collage.measure.client import Answer
+from unity_collage.measure.client import LATE, Answer
 from unity_collage.measure.kernel_costs import KernelCosts
 from unity_collage.measure.questions import Client, Fingerprints
 from unity_collage.passes import AnnotateCandidates, SearchPartition
 from unity_collage.plan.candidate import Candidate
-from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost, Costs
 from unity_collage.runtime.timing import Runner
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -41,7 +42,7 @@ SURE = Cost(2e-6, 2e-6, 2e-6, 9)
 class Typed:
     """Answers with the next of its costs, and remembers what it was asked for."""
 
-    answers: list[Cost]
+    answers: list[Answer]
     asked: list[str] = field(default_factory=list)
     facts: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ def kernel() -> Workload:
     return Workload("digest", "tvm", "relu", graphs.chain(), 0)
 
 
-def model(path: Path, answers: Sequence[Cost], **options: Any) -> TypedCosts:
+def model(path: Path, answers: Sequence[Answer], **options: Any) -> TypedCosts:
     return TypedCosts(CostDatabase(path / "costs.sqlite"), client=Typed(list(answers)), **options)
 
 
@@ -120,6 +121,25 @@ def test_what_was_stopped_measures_nothing_more(tmp_path: Path) -> None:
     (cost,) = stopped.costs([kernel()]).values()
     assert (cost.seconds, cost.origin, cost.reason) == (None, UNKNOWN, "not measured: it was stopped")
     assert stopped.is_budget_spent() and not stopped.client.asked
+
+
+def test_what_a_question_had_no_time_for_is_unknown_and_not_kept(tmp_path: Path) -> None:
+    late = model(tmp_path, [LATE], budget_seconds=100.0)
+    (cost,) = late.costs([kernel()]).values()
+    assert (cost.seconds, cost.origin) == (None, UNKNOWN)
+    assert cost.reason == f"{OUT_OF_TIME}100 s was spent"
+    again = model(tmp_path, [SURE], budget_seconds=100.0)
+    assert [cost.seconds for cost in again.costs([kernel()]).values()] == [2e-6]
+
+
+@pytest.mark.parametrize(("spent", "seconds"), [(0.0, 75.0), (40.0, 35.0), (70.0, 25.0)])
+def test_a_question_has_the_rest_of_the_budget_and_a_late_one_a_quarter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: float, seconds: float
+) -> None:
+    costs = model(tmp_path, [], budget_seconds=100.0)
+    monkeypatch.setattr(costs._session, "seconds_since_start", lambda: spent)
+    assert costs._seconds_to_answer() == seconds
+    assert model(tmp_path, [])._seconds_to_answer() == math.inf
 
 
 def test_a_pair_is_at_the_level_of_the_kernel_that_was_known(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Runs:
 def reason(runs: Runs, settings: Refinement = BY_DEFAULT, name: str = THEIRS) -> str:
     builder: Any = SimpleNamespace(whole_models={THEIRS: None})
     worker: Any = runs
-    return Comparison(builder, settings, worker, lambda _: None)._why_hopeless(name, OURS)
+    return Comparison(builder, settings, worker, lambda _: None)._why_not_faster(name, OURS)
 
 
 @pytest.mark.parametrize("theirs", [9.0, 5.0])

@@ -114,7 +114,7 @@ class Comparison:
         """The first program that runs; the others must compute what it does."""
         return next((name for name, each in self.programs.items() if each.built and not each.reason), None)
 
-    def _why_hopeless(self, name: str, reference: str) -> str:
+    def _why_not_faster(self, name: str, reference: str) -> str:
         """Why another runtime's program of a model that runs for seconds is not looked at any further, or empty.
 
         The checks run each program several times. One run tells whether it may be the fastest.
@@ -133,7 +133,7 @@ class Comparison:
         return f"left out: a run of it takes {theirs:.2g} s, and one of {reference} {ours:.2g} s"
 
     def _why_wrong(self, name: str, reference: str) -> str:
-        if reason := self._why_hopeless(name, reference):
+        if reason := self._why_not_faster(name, reference):
             return reason
         error = self.worker.error(name, reference)
         if isinstance(error, str):

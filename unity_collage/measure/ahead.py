@@ -48,11 +48,12 @@ class CompiledAhead:
 
 @contextmanager
 def compiling_ahead() -> Iterator[CompiledAhead]:
-    """Threads for all usable cores; they end with the ``with`` block."""
+    """Threads for all usable cores; they end with the ``with`` block, and begin nothing more then."""
     cores = usable_cores()
     # The thread pool may have bound the calling thread to one core, and new threads inherit that.
     with ThreadPoolExecutor(len(cores), initializer=os.sched_setaffinity, initargs=(0, cores)) as threads:
         yield CompiledAhead(threads)
+        threads.shutdown(cancel_futures=True)
 
 
 def _compiled(lowered: LoweredKernel, target: Target) -> FunctionObject | None:

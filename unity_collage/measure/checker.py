@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tvm import relax
@@ -23,6 +23,16 @@ from .refusal import Refusal, Refused
 
 _AHEAD = {"stage": "building ahead", "key": None}
 
+T = TypeVar("T")
+
+
+def in_time(items: Iterable[T], is_late: Callable[[], bool]) -> Iterator[T]:
+    """The first of ``items``, and others until it is late."""
+    for number, item in enumerate(items):
+        if number and is_late():
+            return
+        yield item
+
 
 class Checker:
     """Sends a message before each step, and one for each kernel that is refused."""
@@ -33,15 +43,20 @@ class Checker:
         self._last = Computation("")
         """The computation of the last reference: several requests in a row may be about one computation."""
 
-    def prepared(self, asked: Sequence[Computation], target: Target) -> dict[str, LoweredKernel]:
-        """Compute all references; if there are several, kernels of TVM are compiled at the same time."""
+    def prepared(
+        self, asked: Sequence[Computation], target: Target, is_late: Callable[[], bool]
+    ) -> dict[str, LoweredKernel]:
+        """Compute the references; if there are several, kernels of TVM are compiled at the same time.
+
+        Once it is late, only that of the first computation is there.
+        """
         of_tvm = {key for one in asked for key in one.asked if is_compiled_by_tvm(one.asked[key])}
         if len(of_tvm) < 2 or not self._bench.compiles_ahead:
-            for one in asked:
+            for one in in_time(asked, is_late):
                 self._compute(one)
             return {}
         with compiling_ahead() as ahead:
-            for one in asked:
+            for one in in_time(asked, is_late):
                 self._compute(one)
                 self._say(_AHEAD)
                 for key in filter(of_tvm.__contains__, one.funcs):
@@ -50,6 +65,8 @@ class Checker:
             for key, kernel in ahead.finished():
                 self._say(_AHEAD)
                 found[key] = kernel
+                if is_late():
+                    break
         self._bench.after_building()
         return found
 
@@ -67,13 +84,18 @@ class Checker:
             one.trials, one.nan = self._last.trials, self._last.nan
 
     def check(
-        self, one: Computation, target: Target, lowered: dict[str, LoweredKernel], has_twins: bool
+        self,
+        one: Computation,
+        target: Target,
+        lowered: dict[str, LoweredKernel],
+        has_twins: bool,
+        is_late: Callable[[], bool],
     ) -> None:
         """Build the kernels of a computation and check what they compute; those that are right are kept.
 
-        Kernels are taken from ``lowered``.
+        Kernels are taken from ``lowered``. Once it is late no other one is begun.
         """
-        for key in one.funcs:
+        for key in in_time(one.funcs, is_late):
             try:
                 one.built[key] = self._checked(key, one, target, lowered.pop(key, None), has_twins)
             except Refused as refused:

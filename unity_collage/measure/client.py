@@ -26,6 +26,8 @@ LOGGER = logging.getLogger(__name__)
 
 Answer = Cost | Refusal
 
+LATE = Refusal("the time for the question was over", lasting=False, is_late=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -86,6 +88,8 @@ class WorkerClient:
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
         """A cost or a refusal for each of ``candidates``, which are built, checked and timed together.
+
+        Those that are not begun within the request's ``seconds`` are :data:`LATE`.
 
         Candidates with equal ``digest`` compute the same, and are timed in turns. Candidates of backends that exclude
         each other are in separate processes.
@@ -149,6 +153,8 @@ class WorkerClient:
                 elif "fault" in reply:
                     return self._ended_for(reply)
                 else:
+                    if reply.get("late"):
+                        answers.update({key: LATE for key in group if key not in answers})
                     return self._at_end(reply, answers)
         except NoAnswer as error:
             return why_no_answer(error, self._memory_bytes)

@@ -115,9 +115,12 @@ class KernelCosts(CostModel):
 
         def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
             self.progress(len(answered), len(missing), f"measuring {named(group)}{self._time_left()}")
-            found = self._out_of_time(group) or measured_costs(client, self._opened(), group, here)
+            found: dict[str, Cost] = {}
+            if not self._is_spent(_FIRST_PART):
+                found = measured_costs(client, self._opened(), group, here, seconds=self._seconds_to_answer())
             answered.extend(group)
-            return found
+            late = [workload for workload in group if workload.key not in found]
+            return found | self._out_of_time(late)
 
         found: dict[str, Cost] = {}
         for costs in self._spread_new(grouped_by_computation(missing), work):
@@ -341,14 +344,18 @@ class KernelCosts(CostModel):
         return self._spread(groups, work)
 
     def _out_of_time(self, group: Sequence[Workload]) -> dict[str, Cost]:
-        """Unknown costs for ``group`` once the budget is used up; empty before that."""
-        if not self._is_spent(_FIRST_PART):
-            return {}
+        """Unknown costs for ``group``, which the budget left no time for."""
         reason = STOPPED
         if self.budget_seconds is not None and not self._session.is_stopped:
             reason = f"{OUT_OF_TIME}{self.budget_seconds:g} s was spent"
         bounds = self._bounds_if_known(group)
         return {key: Cost(None, reason=reason, origin=UNKNOWN, bound=bounds[key]) for key in bounds}
+
+    def _seconds_to_answer(self) -> float:
+        """The limit for a question about new costs. A late one gets the time that is kept for measuring once more."""
+        if self.budget_seconds is None:
+            return math.inf
+        return max(self._seconds_left(), (1 - _FIRST_PART) * self._session.share * self.budget_seconds)
 
     def _time_left(self) -> str:
         left = self._seconds_left()

@@ -105,8 +105,11 @@ def measured_costs(
     group: Sequence[Workload],
     here: Fingerprints,
     known: Mapping[str, Cost] | None = None,
+    seconds: float = math.inf,
 ) -> dict[str, Cost]:
     """The costs of kernels, by key; costs and lasting refusals are stored in ``database``.
+
+    After ``seconds`` no other kernel is begun; those that were not begun are missing in the result.
 
     All have the same ``evict_bytes``. Those in ``known`` compute the same as the others, take part in the turns and
     stay as they are: the others are scaled to their level. If a compile changed costs that it has read, the next
@@ -119,6 +122,7 @@ def measured_costs(
             "ask": "cost",
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
+            "seconds": seconds,
         },
         {w.key: {"backend": w.backend, "function": texts[w.key], "digest": computed(w)} for w in group},
     )
@@ -128,6 +132,8 @@ def measured_costs(
         if workload.key in known:
             continue
         answer = _scaled(answers[workload.key], level)
+        if isinstance(answer, Refusal) and answer.is_late:
+            continue
         costs[workload.key] = Cost(None, reason=answer.text) if isinstance(answer, Refusal) else answer
         if isinstance(answer, Refusal):
             LOGGER.info("%s %s has no cost: %s", workload.backend, workload.label, answer.text)

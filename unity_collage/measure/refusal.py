@@ -28,6 +28,8 @@ class Refusal:
     """Whether the answer holds for the next run too."""
     is_from_outside: bool = False
     """Whether the process that was busy with the kernel was ended from outside."""
+    is_late: bool = False
+    """Whether the kernel was not begun, since the time for the question was over."""
 
     @property
     def misbehaved(self) -> bool:

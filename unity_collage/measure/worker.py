@@ -6,6 +6,9 @@
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
 
+A request for costs may have ``seconds``, after which no kernel is begun but the first. Those that were not begun have no
+reply, and the last message has ``{"late": true}``.
+
 The kernels of a request for costs may compute different things. First all of them are compiled, on all cores. Then each
 is checked, and those for one computation are timed in turns. Kernels of other computations share these turns where one
 eviction of the caches can serve all. The kernels of a request with ``together`` have costs already.
@@ -36,7 +39,7 @@ from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner, Timed
 from .bench import Bench, CpuBench
 from .built_kernel import held_bytes
-from .checker import Checker
+from .checker import Checker, in_time
 from .computations import Computation, as_rivals, batches, computations, evicted_beside
 from .guard import watch
 from .inputs import random_inputs
@@ -89,14 +92,19 @@ class MeasuringWorker:
     def _measure(self, request: Message) -> None:
         target = Target(json.loads(request["target"]))
         asked = computations(request["candidates"])
-        lowered = self._checker.prepared(asked, target)
-        for batch in batches(asked, request["evict_bytes"]):
-            for one in batch:
-                self._checker.check(one, target, lowered, has_twins=len(batch) > 1)
+        end = time.monotonic() + request.get("seconds", math.inf)
+
+        def is_late() -> bool:
+            return time.monotonic() > end
+
+        lowered = self._checker.prepared(asked, target, is_late)
+        for batch in in_time(batches([one for one in asked if one.trials], request["evict_bytes"]), is_late):
+            for one in in_time(batch, is_late):
+                self._checker.check(one, target, lowered, len(batch) > 1, is_late)
             self._time(batch, request["evict_bytes"])
             for one in batch:
                 one.built.clear()
-        self._say({"done": True})
+        self._say({"done": True, "late": is_late()})
 
     def _time(self, batch: Sequence[Computation], evict_bytes: int) -> None:
         """Time the kernels of a batch in turns, and keep them."""

@@ -163,23 +163,25 @@ class LoadedPrograms:
             return partial(self._programs[name], *(stored[key] for key in stored.files))
 
     def _denormals(self, name: str) -> dict[str, Any]:
-        """The median seconds of a run as it is, and where denormal numbers count as zero; in turns."""
+        """The median seconds of a run as it is, and where denormal numbers count as zero; in turns.
+
+        A slow program runs once each.
+        """
         mode = runtime.float_mode()
         found: dict[bool, list[float]] = {False: [], True: []}
+        is_slow = 2 * _DENORMAL_ROUNDS * _LATER_CALLS * self._seconds[name] > _MOST_SECONDS
         try:
-            for _ in range(_DENORMAL_ROUNDS):
+            for _ in range(1 if is_slow else _DENORMAL_ROUNDS):
                 for flush, seconds in found.items():
                     runtime.flush_denormals(flush)
-                    seconds.append(self._median_run(name))
+                    seconds.append(self._median_run(name, 1 if is_slow else _LATER_CALLS))
         finally:
             runtime.restore_float_mode(mode)
         return {"seconds": statistics.median(found[False]), "flushed": statistics.median(found[True])}
 
-    def _median_run(self, name: str) -> float:
+    def _median_run(self, name: str, runs: int) -> float:
         """The median seconds of a few runs on each set of inputs, summed over the sets."""
-        return sum(
-            statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS)) for run in self._runs[name]
-        )
+        return sum(statistics.median(_seconds_of(run) for _ in range(runs)) for run in self._runs[name])
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
         """The median seconds of each kernel of an instrumented program."""

@@ -50,13 +50,14 @@ def encoded(answer: Answer) -> dict[str, Any]:
     """``answer`` as JSON data."""
     if isinstance(answer, Refusal):
         kind = None if answer.kind is None else answer.kind.value
-        return {"reason": answer.reason, "kind": kind, "lasting": answer.lasting}
-    return {"seconds": answer.seconds, "low": answer.low, "high": answer.high, "runs": answer.runs}
+        return {"reason": answer.reason, "kind": kind, "lasting": answer.lasting, "late": answer.is_late}
+    fields = ("seconds", "low", "high", "runs", "is_doubtful")
+    return {name: getattr(answer, name) for name in fields}
 
 
 def decoded(data: dict[str, Any]) -> Answer:
     """The answer that :func:`encoded` encoded."""
     if "reason" in data:
         kind = None if data["kind"] is None else FailureKind(data["kind"])
-        return Refusal(data["reason"], kind, data["lasting"])
-    return Cost(data["seconds"], data["low"], data["high"], data["runs"])
+        return Refusal(data["reason"], kind, data["lasting"], is_late=data["late"])
+    return Cost(**data)
