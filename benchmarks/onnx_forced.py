@@ -68,10 +68,14 @@ def _cases() -> dict[str, Case]:
 
 def main() -> None:
     """Run the cases with each backend, print those that are lost, and keep the counts."""
-    parser = argparse.ArgumentParser(description="The backend suite of the onnx package with forced backends.")
+    parser = argparse.ArgumentParser(
+        description="The backend suite of the onnx package with forced backends."
+    )
     parser.add_argument("backends", nargs="*", default=BACKENDS)
     parser.add_argument("--only", default="", help="a regular expression that the case's name contains")
-    parser.add_argument("--json", type=Path, default=RESULTS / "onnx_forced.json", help="where counts are kept")
+    parser.add_argument(
+        "--json", type=Path, default=RESULTS / "onnx_forced.json", help="where counts are kept"
+    )
     options = parser.parse_args()
     if onnx.__version__ != VERSION:
         sys.exit(f"the suite is that of onnx {VERSION}: pip install onnx=={VERSION}")
@@ -83,7 +87,9 @@ def main() -> None:
         kept = json.loads(options.json.read_text()) if options.json.exists() else {}
         kept[backend] = found
         options.json.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        print(f"{backend}: {found['passed']} of {found['cases']} pass, {found['with_kernels']} have its kernels")
+        print(
+            f"{backend}: {found['passed']} of {found['cases']} pass, {found['with_kernels']} have its kernels"
+        )
     sys.exit(any(found["lost"] for found in json.loads(options.json.read_text()).values()))
 
 

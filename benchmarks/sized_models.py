@@ -184,3 +184,88 @@ def decoder(
     outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in results]
     graph = helper.make_graph(g.nodes, "decoder", inputs, outputs, g.weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def llama(
+    width: int = 48, heads: int = 6, shared: int = 2, layers: int = 2, inner: int = 96, vocabulary: int = 50
+) -> onnx.ModelProto:
+    """A decoder with rotary positions, RMS norms and gated layers, whose queries share keys and values in groups.
+
+    Inputs and results are those of :func:`decoder`; keys and values have ``shared`` heads. Operators are those that
+    PyTorch exports of transformers' Llama: keys are repeated by Expand, angles are computed.
+    """
+    g, size = _Graph(), width // heads
+    zero, one, last = (g.constant(np.array(n, np.int64)) for n in (0, 1, -1))
+    lengths = [g.op("Shape", name, start=axis, end=axis + 1) for name, axis in (("key0", 2), ("x", 1))]
+    past, length = (g.op("Squeeze", value) for value in lengths)
+    total = g.op("Add", past, length)
+    places = g.op("Range", past, total, one)
+    visible = g.op("LessOrEqual", g.op("Range", zero, total, one), g.op("Unsqueeze", places, g.constant([1])))
+    mask = g.op("Where", visible, g.constant(np.float32(0)), g.constant(np.float32(-1e9)))
+    speeds = g.constant((10000.0 ** (-np.arange(0, size, 2) / size)).astype(np.float32)[None])
+    turned = g.op("Cast", g.op("Unsqueeze", places, g.constant([1])), to=TensorProto.FLOAT)
+    angles = g.op("MatMul", turned, speeds)
+    angles = g.op("Concat", angles, angles, axis=-1)
+    cos, sin = g.op("Cos", angles), g.op("Sin", angles)
+
+    def normal(x: str) -> str:
+        mean = g.op("ReduceMean", g.op("Pow", x, g.constant(np.float32(2))), axes=[-1])
+        root = g.op("Sqrt", g.op("Add", mean, g.constant(np.float32(1e-5))))
+        return g.op("Mul", g.drawn(width), g.op("Mul", x, g.op("Reciprocal", root)))
+
+    def product(x: str, inner: int, outer: int) -> str:
+        return g.op("MatMul", x, g.drawn(inner, outer))
+
+    def by_heads(x: str, count: int) -> str:
+        split = g.op("Reshape", x, g.constant(np.array([1, -1, count, size])))
+        return g.op("Transpose", split, perm=[0, 2, 1, 3])
+
+    def rotated(x: str) -> str:
+        half, end = g.constant(np.array([size // 2])), g.constant(np.array([size]))
+        first = g.op("Slice", x, g.constant(np.array([0])), half, g.constant(np.array([3])))
+        second = g.op("Slice", x, half, end, g.constant(np.array([3])))
+        swapped = g.op("Concat", g.op("Neg", second), first, axis=-1)
+        return g.op("Add", g.op("Mul", x, cos), g.op("Mul", swapped, sin))
+
+    def repeated(x: str) -> str:
+        lengths = g.op("Shape", x, start=2, end=3)
+        around = [g.constant(np.array(n)) for n in ([1, shared, heads // shared], [size], [1, heads])]
+        wide = g.op("Concat", around[0], lengths, around[1], axis=0)
+        spread = g.op("Expand", g.op("Unsqueeze", x, g.constant([2])), wide)
+        return g.op("Reshape", spread, g.op("Concat", around[2], lengths, around[1], axis=0))
+
+    words = g.drawn(vocabulary, width)
+    x = g.op("Gather", words, "x")
+    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, "length"])]
+    results = []
+    for layer in range(layers):
+        a = normal(x)
+        query = rotated(by_heads(product(a, width, width), heads))
+        key = rotated(by_heads(product(a, width, shared * size), shared))
+        value = by_heads(product(a, width, shared * size), shared)
+        for name, new in (("key", key), ("value", value)):
+            shape = [1, shared, "past", size]
+            inputs.append(helper.make_tensor_value_info(f"{name}{layer}", TensorProto.FLOAT, shape))
+            g.nodes.append(
+                helper.make_node("Concat", [f"{name}{layer}", new], [f"new_{name}{layer}"], axis=2)
+            )
+            results.append(f"new_{name}{layer}")
+        keys = g.op("Transpose", repeated(f"new_key{layer}"), perm=[0, 1, 3, 2])
+        scores = g.op("Mul", g.op("MatMul", query, keys), g.constant(np.float32(size**-0.5)))
+        chosen = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
+        mixed = g.op("Transpose", g.op("MatMul", chosen, repeated(f"new_value{layer}")), perm=[0, 2, 1, 3])
+        x = g.op(
+            "Add", x, product(g.op("Reshape", mixed, g.constant(np.array([1, -1, width]))), width, width)
+        )
+        a = normal(x)
+        gate = product(a, width, inner)
+        gate = g.op("Mul", gate, g.op("Sigmoid", gate))
+        x = g.op("Add", x, product(g.op("Mul", gate, product(a, width, inner)), inner, width))
+    final = normal(g.op("Gather", x, last, axis=1))
+    logits = g.op("MatMul", final, g.op("Transpose", words, perm=[1, 0]))
+    g.nodes.append(helper.make_node("Identity", [logits], ["y"]))
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, vocabulary])]
+    shape = [1, shared, "total", size]
+    outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in results]
+    graph = helper.make_graph(g.nodes, "llama", inputs, outputs, g.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -1,6 +1,9 @@
 """Generate tokens with GPT-2 of random weights: one program reads the prompt and continues it, token by token.
 
-usage: gpt2.py [--layers 12] [--width 768] [--vocabulary 50257] [--prompt 64] [--tokens 64]
+usage: gpt2.py [--llama] [--layers 12] [--width 768] [--vocabulary 50257] [--prompt 64] [--tokens 64]
+
+``--llama`` makes a decoder like Llama instead: rotary positions, RMS norms, gated layers, and three heads of queries for
+each head of keys and values.
 
 The model takes any number of tokens and of tokens in its cache. Single tokens get a plan of their own, and prompts
 of all lengths another one. If ONNX Runtime is installed, it does the same with the same file. The weights are random,
@@ -24,7 +27,7 @@ import unity_collage as uc
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import sized_models
 
-HEADS, MOST_TOKENS = 12, 1024
+HEADS, SHARED, MOST_TOKENS = 12, 4, 1024
 
 Step = Callable[[Mapping[str, Any]], Sequence[Any]]
 """From inputs to the logits of the last token, and the keys and values of all tokens, which the next step reads."""
@@ -34,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--llama", action="store_true", help="a decoder like Llama instead")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 12, the number of heads")
     parser.add_argument("--vocabulary", type=int, default=50257)
@@ -46,13 +50,19 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gpt2.onnx"
-        model = sized_models.decoder(options.width, HEADS, options.layers, options.vocabulary, MOST_TOKENS)
-        onnx.save(model, path)
+        onnx.save(made(options), path)
         program = uc.compile(path, shapes={"length": [1], "past": []})
         tell("unity_collage", lambda inputs: program(inputs), options)
         subprocess.run(
             [sys.executable, __file__, *sys.argv[1:], "--with-onnxruntime", str(path)], check=False
         )
+
+
+def made(options: argparse.Namespace) -> onnx.ModelProto:
+    if options.llama:
+        inner = 8 * options.width // 3
+        return sized_models.llama(options.width, HEADS, SHARED, options.layers, inner, options.vocabulary)
+    return sized_models.decoder(options.width, HEADS, options.layers, options.vocabulary, MOST_TOKENS)
 
 
 def tell(name: str, step: Step, options: argparse.Namespace) -> None:
@@ -68,7 +78,8 @@ def tell(name: str, step: Step, options: argparse.Namespace) -> None:
 def generated(step: Step, options: argparse.Namespace, count: int) -> tuple[list[int], float, float]:
     """The most likely tokens behind a random prompt, and the seconds for the prompt and for the tokens."""
     caches = [f"{kind}{layer}" for layer in range(options.layers) for kind in ("key", "value")]
-    state = {name: np.zeros((1, HEADS, 0, options.width // HEADS), np.float32) for name in caches}
+    heads = SHARED if options.llama else HEADS
+    state = {name: np.zeros((1, heads, 0, options.width // HEADS), np.float32) for name in caches}
     prompt = np.random.default_rng(0).integers(0, options.vocabulary, (1, options.prompt))
     begin = time.perf_counter()
     logits, *new = step({"x": prompt, **state})

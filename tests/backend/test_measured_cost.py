@@ -256,7 +256,9 @@ def test_kernels_that_the_worker_had_no_time_for_are_late_and_not_refused(client
 say(key="first", seconds=1.0, low=1.0, high=1.0, runs=1, doubtful=False)
 say(done=True, late=True)
 """
-    answers = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"first": {}, "second": {}, "third": {}})
+    answers = client(_PRELUDE + code, 300.0).compare(
+        {"ask": "cost"}, {"first": {}, "second": {}, "third": {}}
+    )
     assert isinstance(answers["first"], Cost)
     assert answers["second"] == answers["third"] == LATE
 

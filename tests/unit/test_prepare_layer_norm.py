@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from prepare_checks import assert_becomes, assert_stays, prepared, values
 from test_prepare_arithmetic import const, function
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 from tvm.script import relax as R
 
@@ -42,6 +42,16 @@ def variance(x: relax.Expr, axis: int = -1) -> relax.Expr:
 def test_layer_norm_from_its_parts(make):
     shared = prepared(function(make))
     assert_becomes(shared, function(plain), n.LAYER_NORM_FORM)
+
+
+def test_other_axes_may_be_of_any_size():
+    def free(make) -> relax.Function:
+        return function(make, (tirx.Var("length", "int64"), 3))
+
+    def make(x: relax.Expr) -> relax.Expr:
+        return op.divide(centred(x), op.sqrt(op.add(op.variance(x, -1, True), EPSILON)))
+
+    assert_becomes(prepared(free(make)), free(plain), n.LAYER_NORM_FORM)
 
 
 def test_layer_norm_as_torch_exports_it():

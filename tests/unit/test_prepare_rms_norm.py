@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from prepare_checks import assert_becomes, assert_stays, prepared, values
+from prepare_checks import assert_becomes, assert_stays, near_misses, prepared, values
 from test_prepare_arithmetic import const, function
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 
 from unity_collage.rewrites import DEFAULT_REWRITES
@@ -65,3 +65,13 @@ def test_rms_norm_as_torch_exports_it():
     assert_becomes(
         function(before), prepared(function(lambda x: plain(x, G)), *DEFAULT_REWRITES), *DEFAULT_REWRITES
     )
+
+
+def test_other_axes_may_be_of_any_size():
+    def free(make) -> relax.Function:
+        return function(make, (tirx.Var("length", "int64"), 3))
+
+    assert_becomes(free(lambda x: op.divide(x, op.sqrt(size(x)))), free(plain), n.RMS_NORM_FORM)
+    before = function(lambda x: op.divide(x, op.sqrt(size(x))), (2, tirx.Var("width", "int64")))
+    (miss,) = near_misses(before, n.RMS_NORM_FORM)
+    assert miss.reason == "the sizes of the axes [1] are not known"

@@ -46,6 +46,27 @@ def test_a_squeeze_of_symbolic_shape_stays():
     assert_stays(func, v.RESHAPE_FORM)
 
 
+def test_reshapes_to_symbolic_shapes_are_one():
+    @R.function
+    def before(x: R.Tensor(("n", 6), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.reshape(x, R.shape([n, 1, 6]))
+            y = R.reshape(a, R.shape([n, 2, 3]))
+            R.output(y)
+        return y
+
+    @R.function
+    def after(x: R.Tensor(("n", 6), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            y = R.reshape(x, R.shape([n, 2, 3]))
+            R.output(y)
+        return y
+
+    assert_becomes(before, after, v.MERGE_RESHAPES)
+
+
 def test_reshapes_in_a_row_are_one():
     @R.function
     def before(x: R.Tensor((4, 3), "float32")):

@@ -11,7 +11,7 @@ from tvm import relax
 from .constants import constant, stretched_to
 from .reductions import reduced_axes, why_not_last
 from .rewrite import Rewrite
-from .scope import Call, Expr, Scope, dtype_of, op, op_name, static_shape
+from .scope import Call, Expr, Scope, dtype_of, op, op_name, rank_of, static_shape, static_sizes
 from .why_not import WhyNot, first_of, is_no, shape_text
 
 _NAME = "relax.nn.layer_norm"
@@ -47,11 +47,10 @@ def _of_root(centred: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNo
 
 
 def _plain(x: Expr, axes: list[int], epsilon: float) -> Expr:
-    """The norm of ``x``, of static shape, over its last ``axes``."""
-    shape, dtype = static_shape(x) or (), dtype_of(x)
-    sizes = tuple(shape[axis] for axis in axes)
+    """The norm of ``x`` over its last ``axes``, whose sizes are known."""
+    sizes, dtype = static_sizes(x, axes) or [], dtype_of(x)
     one, zero = np.ones(sizes, "float32"), np.zeros(sizes, "float32")
-    negative = [axis - len(shape) for axis in axes]
+    negative = [axis - rank_of(x) for axis in axes]
     return op.nn.layer_norm(x, constant(one, dtype), constant(zero, dtype), negative, epsilon)
 
 

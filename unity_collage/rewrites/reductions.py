@@ -7,7 +7,7 @@ Normal form: the axes of a reduction are counted from the front and in order; th
 from __future__ import annotations
 
 from .rewrite import Rewrite
-from .scope import Call, Expr, Scope, op, op_name, rank_of, static_shape
+from .scope import Call, Expr, Scope, op, op_name, rank_of, static_shape, static_sizes
 from .why_not import WhyNot, is_no, shape_text
 from .windows import AVG_POOLS, data_layout, spatial_axes, window
 
@@ -39,13 +39,11 @@ def _axes_in_order(call: Call, scope: Scope) -> Expr | None:
 
 
 def why_not_last(expr: Expr, axes: list[int]) -> str | None:
-    """Why ``axes`` are not known to be the last ones of ``expr``."""
-    shape = static_shape(expr)
-    if shape is None:
-        return "the shape of the tensor is not known"
-    if axes == list(range(len(shape) - len(axes), len(shape))):
-        return None
-    return f"the mean is over the axes {axes} of {len(shape)}, which are not the last ones"
+    """Why ``axes`` are not known to be the last ones of ``expr``, with known sizes."""
+    rank = rank_of(expr)
+    if axes != list(range(rank - len(axes), rank)):
+        return f"the mean is over the axes {axes} of {rank}, which are not the last ones"
+    return None if static_sizes(expr, axes) is not None else f"the sizes of the axes {axes} are not known"
 
 
 def _global_mean(call: Call, scope: Scope) -> Expr | WhyNot | None:

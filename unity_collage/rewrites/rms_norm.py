@@ -11,7 +11,7 @@ import numpy as np
 from .constants import constant, stretched_to
 from .reductions import reduced_axes, why_not_last
 from .rewrite import Rewrite
-from .scope import Call, Expr, Scope, dtype_of, op, op_name, static_shape
+from .scope import Call, Expr, Scope, dtype_of, op, op_name, rank_of, static_sizes
 from .why_not import WhyNot, first_of, shape_text
 
 _NAME = "relax.nn.rms_norm"
@@ -41,9 +41,8 @@ def _of_root(x: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNot | No
     why = why or next(filter(None, map(scope.why_not_own, way)), None) or why_not_last(x, axes)
     if why is not None or epsilon is None:
         return WhyNot(why or "", 5)
-    shape = static_shape(x) or ()
-    gamma = constant(np.ones([shape[axis] for axis in axes], "float32"))
-    return op.nn.rms_norm(x, gamma, [axis - len(shape) for axis in axes], epsilon)
+    gamma = constant(np.ones(static_sizes(x, axes) or [], "float32"))
+    return op.nn.rms_norm(x, gamma, [axis - rank_of(x) for axis in axes], epsilon)
 
 
 def _why_not_mean(x: Expr, reduced: Call, squared: Call, scope: Scope) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "Call",
     "Expr",
     "Scope",
+    "dims_of",
     "dtype_of",
     "is_constant",
     "is_float",
@@ -27,6 +29,7 @@ __all__ = [
     "rank_of",
     "static_dims",
     "static_shape",
+    "static_sizes",
 ]
 
 GETITEM = "getitem"
@@ -52,6 +55,20 @@ def static_dims(shape: relax.ShapeExpr) -> tuple[int, ...] | None:
     """The values of a shape expression if they are all known numbers."""
     known = [int(dim) for dim in shape.values if isinstance(dim, tirx.IntImm)]
     return tuple(known) if len(known) == len(shape.values) else None
+
+
+def dims_of(expr: Expr) -> list[Expr] | None:
+    """The sizes of the axes of a tensor, which may be symbolic; None where the rank is not known."""
+    shape = getattr(expr.ty, "shape", None)
+    return list(shape.values) if isinstance(shape, relax.ShapeExpr) else None
+
+
+def static_sizes(expr: Expr, axes: Sequence[int]) -> list[int] | None:
+    """The sizes of these axes of a tensor if they are known numbers; others may be symbolic."""
+    dims = dims_of(expr)
+    sizes = [] if dims is None else [dims[axis] for axis in axes]
+    known = [int(size) for size in sizes if isinstance(size, tirx.IntImm)]
+    return None if dims is None or len(known) < len(axes) else known
 
 
 def rank_of(expr: Expr) -> int:

@@ -33,13 +33,12 @@ def _unknown(call: Expr, matched: int = 1) -> WhyNot:
     )
 
 
-def _merge_reshapes(call: Call, scope: Scope) -> Expr | WhyNot | None:
+def _merge_reshapes(call: Call, scope: Scope) -> Expr | None:
     """reshape(reshape(x, a), b) -> reshape(x, b)."""
     inner = scope.call(call.args[0], "relax.reshape")
     if inner is None:
         return None
-    shape = static_shape(call)
-    return _unknown(call, 2) if shape is None else op.reshape(inner.args[0], shape)
+    return op.reshape(inner.args[0], call.args[1])
 
 
 def _merge_permutes(call: Call, scope: Scope) -> Expr | None:
