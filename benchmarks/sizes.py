@@ -6,8 +6,8 @@ Each model is compiled once with sizes left open (*ours*), and for each size onc
 run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample* says
 whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of its
 result. The column of a runtime that is not installed is empty. The first networks are of the folder ``sized``, as torch
-exports them, with random weights; the others are of ``sized_models``. ``--json`` adds each model to a file; models that
-it has are not run again.
+exports them, with random weights; the others are of ``sized_models``. Decoders make one token, with a cache of so many.
+``--json`` adds each model to a file; models that it has are not run again.
 """
 
 from __future__ import annotations
@@ -56,18 +56,22 @@ class Subject:
     sizes: Sequence[Sizes]
 
     def names(self) -> list[str]:
-        """The dimensions with free sizes, in order."""
-        dims = self.model.graph.input[0].type.tensor_type.shape.dim
-        return [dim.dim_param for dim in dims if dim.dim_param]
+        """The dimensions with free sizes, in the order in which inputs have them first."""
+        dims = [dim for value in self.model.graph.input for dim in value.type.tensor_type.shape.dim]
+        return list(dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param))
 
     def inputs(self, sizes: Sizes) -> dict[str, np.ndarray]:
         """Random inputs of these sizes."""
-        ty, left = self.model.graph.input[0].type.tensor_type, iter(sizes)
-        shape = [next(left) if dim.dim_param else dim.dim_value for dim in ty.shape.dim]
-        random = np.random.default_rng(0)
-        if ty.elem_type == onnx.TensorProto.INT64:
-            return {"x": random.integers(0, 50, shape)}
-        return {"x": random.standard_normal(shape, dtype=np.float32)}
+        size_of, random = dict(zip(self.names(), sizes, strict=True)), np.random.default_rng(0)
+        found: dict[str, np.ndarray] = {}
+        for value in self.model.graph.input:
+            ty = value.type.tensor_type
+            shape = [size_of[dim.dim_param] if dim.dim_param else dim.dim_value for dim in ty.shape.dim]
+            if ty.elem_type == onnx.TensorProto.INT64:
+                found[value.name] = random.integers(0, 50, shape)
+            else:
+                found[value.name] = random.standard_normal(shape, dtype=np.float32)
+        return found
 
     def is_sample(self, sizes: Sizes) -> bool:
         return bool(self.samples) and all(
@@ -86,6 +90,8 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         "t5_small_encoder": ({"batch": [1, 4], "length": [16, 32, 64, 128]}, texts),
         "yolov5n": ({}, [(320, 320), (256, 480), (416, 416), (640, 480)]),
     }
+    steps = [(1, n) for n in (1, 16, 128, 512, 7, 60, 200, 400)]
+    by_past = {"length": [1], "past": [1, 16, 128, 512]}
     batches = [(n,) for n in (1, 2, 4, 5, 8, 12, 16, 24)]
     images = [(224, 224), (256, 320), (480, 640), (97, 133)]
     lengths = [(1, 16), (1, 32), (1, 64), (1, 128), (1, 20), (1, 77), (2, 32), (3, 100)]
@@ -94,6 +100,8 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         "convolutions": lambda: Subject(sized_models.convolutions(64, 16, 4), by_batch, batches),
         "speech": lambda: Subject(sized_models.speech(300, 120), by_batch, batches),
         "encoder": lambda: Subject(sized_models.transformer(256, 4, 128, 2), by_length, lengths),
+        "gpt2": lambda: Subject(sized_models.decoder(768, 12, 12, 50257, 1024), by_past, steps),
+        "llama": lambda: Subject(sized_models.llama(768, 12, 4, 12, 2048, 32000), by_past, steps),
         "detector": lambda: Subject(sized_models.detector(), {}, [(1, *edges) for edges in images]),
     }
 

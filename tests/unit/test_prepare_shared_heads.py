@@ -112,6 +112,21 @@ def test_keys_that_vary_over_their_group_stay():
     assert miss.reason == "the values are repeated for several heads, and the keys are not"
 
 
+def test_a_mask_that_replaces_scores_and_a_softmax_in_a_wider_type():
+    def masked(q: Expr, k: Expr, v: Expr, mask: Expr) -> Expr:
+        scores = op.matmul(q, op.permute_dims(repeated(k), [0, 1, 3, 2]))
+        hidden = op.where(op.greater(mask, relax.const(0.0)), scores, relax.const(-1e9))
+        weights = op.nn.softmax(op.astype(hidden, "float64"), -1)
+        return op.matmul(op.astype(weights, "float32"), repeated(v))
+
+    before = module(masked, ROWS, [1, 1, ROWS, KEYS])
+    after = prepared(before, SHARED_HEADS)
+    assert "broadcast_to" not in calls(after)
+    inputs = [example(param) for param in before["main"].params]
+    (old,), (new,) = (reference.run(mod["main"], inputs, mod) for mod in (before, after))
+    np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+
+
 def test_scores_that_are_a_result_stay():
     def both(q: Expr, k: Expr, v: Expr) -> Expr:
         weights = op.nn.softmax(op.matmul(q, op.permute_dims(repeated(k), [0, 1, 3, 2])), -1)

@@ -6,8 +6,8 @@
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
 
-A request for costs may have ``seconds``, after which no kernel is begun but the first. Those that were not begun have no
-reply, and the last message has ``{"late": true}``.
+A request for costs may have ``seconds``, after which no kernel is begun but the first. Those that were not begun have
+no reply, and the last message has ``{"late": true}``.
 
 The kernels of a request for costs may compute different things. First all of them are compiled, on all cores. Then each
 is checked, and those for one computation are timed in turns. Kernels of other computations share these turns where one

@@ -2,7 +2,7 @@
 
 Normal form: such heads have an axis of their own, (batch, shared, group, rows, keys), along which keys and values are
 broadcast. A single row has no such axis: the queries of a group are the rows of one head then, so that its keys are
-read once. (Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints".)
+read once. Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints".
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from tvm import relax, sym, tirx
 
 from .rewrite import Rewrite
-from .scope import Call, Expr, Scope, dims_of, op, rank_of
-from .why_not import WhyNot, is_no
+from .scope import Call, Expr, Scope, dims_of, op, op_name, rank_of
+from .why_not import WhyNot
 
 Dims = Sequence[Expr]
+
+_SOFTMAX = "relax.nn.softmax"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +34,26 @@ class _Shared:
         return int(self.dims[1]) * self.group
 
 
+_STEPS = ("relax.multiply", "relax.add", "relax.where", "relax.astype", _SOFTMAX)
+"""Operators between the two products: each has one operand that is made of the first product."""
+
+
 def _without_repeats(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """softmax(q @ repeated(k) * s + mask) @ repeated(v) -> the same with q in groups, and k and v as they are."""
-    value, softmax = _shared(call.args[1], scope), scope.call(call.args[0], "relax.nn.softmax")
-    if value is None or softmax is None:
+    value = _shared(call.args[1], scope)
+    found = None if value is None else _scores(call.args[0], scope)
+    if value is None or found is None:
         return None
-    found = _scores(softmax.args[0], scope)
-    if is_no(found):
-        return found
     product, steps = found
     key, is_turned = _shared_keys(product.args[1], scope)
     query = dims_of(product.args[0])
     if key is None or query is None or len(query) != 4:
         return WhyNot("the values are repeated for several heads, and the keys are not", 3)
+    softmax = next((step for step, _ in steps if op_name(step) == _SOFTMAX), None)
+    if softmax is None:
+        return None
     why = _why_not_alike(key, value, query) or _why_not_over_keys(softmax, product)
-    read = [call.args[0], *(step.args[side] for step, side in steps), softmax.args[0]]
+    read = [call.args[0], *(step.args[side] for step, side in steps)]
     why = why or next(filter(None, map(scope.why_not_own, read)), None)
     if why is not None:
         return WhyNot(why, 3)
@@ -60,36 +67,29 @@ def _without_repeats(call: Call, scope: Scope) -> Expr | WhyNot | None:
         keys = op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2])
     scores: Expr = op.matmul(grouped, keys, product.attrs.out_dtype)
     for step, side in reversed(steps):
-        other = _grouped_operand(step.args[1 - side], key, is_row)
-        if other is None:
-            return WhyNot(f"it is not known how {scope.title(step.args[1 - side])} varies over the heads", 3)
-        args = [scores, other] if side == 0 else [other, scores]
+        if op_name(step) == _SOFTMAX:
+            scores = op.nn.softmax(scores, rank - 1)
+            continue
+        args = [scores if i == side else _grouped_operand(arg, key, is_row) for i, arg in enumerate(step.args)]
+        if None in args:
+            return WhyNot(f"it is not known how an operand of {op_name(step)} varies over the heads", 3)
         scores = relax.Call(step.op, args, step.attrs)
-    mixed = op.matmul(op.nn.softmax(scores, rank - 1), values, call.attrs.out_dtype)
+    mixed = op.matmul(scores, values, call.attrs.out_dtype)
     return op.reshape(mixed, [batch, tirx.IntImm("int64", key.heads), rows, value.dims[4]])
 
 
-def _scores(expr: Expr, scope: Scope) -> tuple[Call, list[tuple[Call, int]]] | WhyNot | None:
-    """The product that scores are made of, and the steps from the last one: each with the side of its operand that
-    leads to the product.
+def _scores(expr: Expr, scope: Scope) -> tuple[Call, list[tuple[Call, int]]] | None:
+    """The product that scores are made of, and the steps from the last one: each with the number of its operand that
+    is made of the product.
     """
-    steps: list[tuple[Call, int]] = []
-    while (product := scope.call(expr, "relax.matmul")) is None:
-        call = scope.call(expr, "relax.multiply", "relax.add")
-        if call is None:
-            return None
-        side = next((s for s in (0, 1) if _leads_to_product(call.args[s], scope)), None)
-        if side is None:
-            return None
-        steps.append((call, side))
-        expr = call.args[side]
-    return product, steps
-
-
-def _leads_to_product(expr: Expr, scope: Scope) -> bool:
-    while (call := scope.call(expr, "relax.multiply", "relax.add")) is not None:
-        expr = call.args[0]
-    return scope.call(expr, "relax.matmul") is not None
+    if (product := scope.call(expr, "relax.matmul")) is not None:
+        return product, []
+    step = scope.call(expr, *_STEPS)
+    if step is not None:
+        for side, operand in enumerate(step.args):
+            if (found := _scores(operand, scope)) is not None:
+                return found[0], [(step, side), *found[1]]
+    return None
 
 
 def _shared_keys(expr: Expr, scope: Scope) -> tuple[_Shared | None, bool]:
@@ -132,6 +132,7 @@ def _why_not_alike(key: _Shared, value: _Shared, query: Dims) -> str | None:
 
 
 def _why_not_over_keys(softmax: Call, product: Call) -> str | None:
+    """Why the softmax is not one of scores as the product has them: what is added may change their shape."""
     if int(softmax.attrs.axis) not in (-1, rank_of(softmax) - 1):
         return "the softmax is not over the keys"
     scores, found = dims_of(product), dims_of(softmax)
