@@ -11,7 +11,7 @@ import onnx
 import pytest
 import tvm
 from compiled import DrawnCost, arrays
-from sized_models import convolutions, decoder, detector, perceptron, transformer
+from sized_models import convolutions, decoder, detector, llama, perceptron, transformer
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -99,20 +99,21 @@ def test_plans_that_mix_all_backends(make: Any, sizes: list[Any]) -> None:
     assert sorted(others) == sorted(["main_any_size"] if len(samples) > 1 else in_parts)
 
 
-def cached(length: int, past: int) -> dict[str, np.ndarray]:
-    """The inputs of a :func:`decoder` of one layer: a number of tokens behind ``past`` others."""
+def cached(length: int, past: int, heads: int) -> dict[str, np.ndarray]:
+    """The inputs of a decoder of one layer: a number of tokens behind ``past`` others."""
     random = np.random.default_rng(length + past)
     caches = ["key0", "value0"]
     return {
         "x": random.integers(0, 50, (1, length)),
-        **{name: random.standard_normal((1, 4, past, 8), dtype=np.float32) for name in caches},
+        **{name: random.standard_normal((1, heads, past, 8), dtype=np.float32) for name in caches},
     }
 
 
+@pytest.mark.parametrize(("make", "heads"), [(decoder, 4), (llama, 2)])
 @pytest.mark.parametrize("cost", [None, DrawnCost("decoder")])
-def test_a_decoder_reads_prompts_and_single_tokens(cost: DrawnCost | None) -> None:
+def test_a_decoder_reads_prompts_and_single_tokens(make: Any, heads: int, cost: DrawnCost | None) -> None:
     """A variant may leave another size open: here single tokens, with any number of tokens in the cache."""
-    model, samples = decoder(layers=1), {"length": [1], "past": []}
+    model, samples = make(layers=1), {"length": [1], "past": []}
     if cost is None:
         program = uc.compile(model, shapes=samples, measure=False)
     else:
@@ -122,9 +123,16 @@ def test_a_decoder_reads_prompts_and_single_tokens(cost: DrawnCost | None) -> No
     assert any(kernel.backend != "tvm" for kernel in program.plan["main_length_1"].kernels)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for length, past in ((9, 0), (1, 9), (1, 10), (3, 11), (1, 0)):
-        inputs = cached(length, past)
+        inputs = cached(length, past, heads)
         for got, right in zip(program(inputs), session.run(None, inputs), strict=True):
             np.testing.assert_allclose(got.numpy(), right, rtol=1e-4, atol=1e-5)
+
+
+def test_queries_that_share_keys_are_one_attention() -> None:
+    program = uc.compile(llama(layers=1), backends=["kernels", "tvm"], shapes={"length": [1]}, measure=False)
+    for name in ("main_length_1", "main_any_size"):
+        labels = [kernel.label for kernel in program.plan[name].kernels]
+        assert "kernels.attention" in labels and not any("broadcast_to" in label for label in labels)
 
 
 def test_a_variant_is_what_a_compile_of_its_size_makes() -> None:

@@ -63,9 +63,11 @@ def test_integers_of_floats_are_not_made_of_nan() -> None:
     assert why_not_exceptional(INDEXES) == "relax.astype makes integers of floats"
 
 
-def compared(mod: IRModule, whole_models: Sequence[str], lost: Callable[[str, str], Any]) -> Comparison:
-    """A comparison of programs of which those of ``whole_models`` are twice as fast as ours."""
-    seconds = {name: 0.5 if name in whole_models else 1.0 for name in (OURS, *whole_models)}
+def compared(
+    mod: IRModule, whole_models: Sequence[str], lost: Callable[[str, str], Any], ratio: float = 2.0
+) -> Comparison:
+    """A comparison of programs of which those of ``whole_models`` are ``ratio`` times as fast as ours."""
+    seconds = {name: 1.0 / ratio if name in whole_models else 1.0 for name in (OURS, *whole_models)}
     builder: Any = SimpleNamespace(whole_models=dict.fromkeys(whole_models), imported=mod)
     worker: Any = SimpleNamespace(
         timed_in_turns=lambda names, rounds, _: {name: [seconds[name]] * rounds for name in names},
@@ -97,6 +99,12 @@ def test_the_next_one_is_asked_once() -> None:
     assert found.finish() == "others"
     assert found.why_lossy("others") == ""
     assert asked == [("theirs", OURS), ("others", OURS)]
+
+
+def test_ours_is_not_hopeless_beside_one_that_is_refused() -> None:
+    found = compared(PLAIN, ["theirs"], lambda *_: ["NaN"], ratio=10.0)
+    assert found.finish() == OURS
+    assert found.programs[OURS].seconds and not found.programs[OURS].reason
 
 
 def test_one_that_crashes_on_nan_is_refused() -> None:

@@ -11,6 +11,7 @@ from prepare_checks import assert_stays, example, near_misses, prepared
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.relax import op
+from tvm.target import Target
 
 from unity_collage import reference
 from unity_collage.rewrites import DEFAULT_REWRITES
@@ -93,11 +94,23 @@ def test_rows_of_several_positions_have_an_axis_for_their_group():
     assert f"R.Tensor(({BATCH}, {SHARED}, {GROUP}, {ROWS}, {KEYS})" in text
 
 
-def test_free_numbers_of_rows_and_keys():
+@pytest.mark.parametrize("rules", [(SHARED_HEADS,), DEFAULT_REWRITES], ids=["alone", "with others"])
+def test_free_numbers_of_rows_and_keys(rules):
     rows, keys = (tirx.Var(name, "int64") for name in ("rows", "keys"))
-    after = prepared(module(attention, rows, [rows, keys], keys=keys), SHARED_HEADS)
+    before = module(attention, rows, [rows, keys], keys=keys)
+    after = prepared(before, *rules)
     assert "broadcast_to" not in calls(after)
     assert f"R.Tensor(({BATCH}, {HEADS}, rows, {SIZE})" in calls(after)
+    fixed = module(attention, ROWS, [ROWS, KEYS])
+    inputs = [example(param) for param in fixed["main"].params]
+    (old,), (new,) = (reference.run(mod["main"], inputs, mod) for mod in (fixed, after))
+    np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "stays"), [(ROWS, True), (1, False)])
+def test_on_gpus_only_single_rows_change(rows, stays):
+    with Target("cuda"):
+        assert ("broadcast_to" in calls(prepared(module(attention, rows), *DEFAULT_REWRITES))) is stays
 
 
 def test_keys_that_vary_over_their_group_stay():
@@ -136,10 +149,33 @@ def test_scores_that_are_a_result_stay():
     assert "is read 2 times" in miss.reason
 
 
-@pytest.mark.parametrize("spread", [lambda x: op.tile(x, [1, GROUP, 1, 1])], ids=["tile"])
-def test_heads_in_another_order_stay(spread):
-    """Tiles are h0 h1 h0 h1 ..., and the heads of a group are neighbours."""
-    assert_stays(module(partial(attention, spread=spread), ROWS), SHARED_HEADS)
+def test_heads_in_another_order_stay():
+    """h0 h1 h0 h1 ..., as no export repeats them: the heads of a group are neighbours."""
+
+    def tiled(x: Expr) -> Expr:
+        batch, shared, rows, size = x.ty.shape.values
+        wide = op.broadcast_to(op.expand_dims(x, 1), [batch, GROUP, shared, rows, size])
+        return op.reshape(wide, [batch, int(shared) * GROUP, rows, size])
+
+    assert_stays(module(partial(attention, spread=tiled), ROWS), SHARED_HEADS)
+
+
+def test_an_inner_softmax_over_the_heads_stays():
+    def twice(q: Expr, k: Expr, v: Expr) -> Expr:
+        scores = op.nn.softmax(op.matmul(q, op.permute_dims(repeated(k), [0, 1, 3, 2])), 1)
+        return op.matmul(op.nn.softmax(scores, -1), repeated(v))
+
+    (miss,) = near_misses(module(twice, ROWS), SHARED_HEADS)
+    assert miss.reason == "there are 2 softmaxes between the products"
+
+
+def test_weights_that_are_widened_stay():
+    def widened(q: Expr, k: Expr, v: Expr, factor: Expr) -> Expr:
+        weights = op.nn.softmax(op.matmul(q, op.permute_dims(repeated(k), [0, 1, 3, 2])), -1)
+        return op.matmul(op.multiply(weights, factor), repeated(v))
+
+    (miss,) = near_misses(module(widened, 1, [ROWS, KEYS]), SHARED_HEADS)
+    assert miss.reason == "what is added to the scores changes their shape"
 
 
 def test_what_widens_the_scores_stays():

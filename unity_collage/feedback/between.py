@@ -39,7 +39,8 @@ def confirmed(comparison: Comparison, winner: str) -> tuple[str, FirstCall | Non
     for name in trial.names[: trial.names.index(chosen)]:
         found = trial.called(name)
         why = found if isinstance(found, str) else f"{DIFFERS} from those of all others"
-        comparison.programs[name].reason = f"with {named(sizes)}: {why}"
+        lossy = comparison.why_lossy(name)  # with any sizes
+        comparison.programs[name].reason = lossy or f"with {named(sizes)}: {why}"
     first, later = trial.called(chosen), comparison.worker.later_calls(chosen, inputs)
     if isinstance(first, str) or isinstance(later, str):
         return chosen, None

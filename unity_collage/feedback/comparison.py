@@ -152,7 +152,8 @@ class Comparison:
     def why_lossy(self, name: str) -> str:
         """Why the program of another runtime may not be the result although it runs and is right, or empty.
 
-        It makes numbers of NaN or infinities in the inputs. This takes several runs, so ask it of a winner only.
+        It makes numbers of NaN or infinities in the inputs. This takes several runs, so it is asked only of programs that
+        would be the result, or confirm it.
         """
         program, reference = self.programs[name], self._reference()
         if program.loses is None:
@@ -220,16 +221,18 @@ class Comparison:
         """
         self.tell("timing whole programs in turns")
         first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
-        last = self._last_rounds(first)
-        for name, seconds in {**first, **last}.items():
-            self.programs[name].seconds = seconds
-        busy = is_busy()
-        while last:
-            winner = winner_of(self._sure(last) if busy else last, self.settings.margin)
+        while first:
+            last = self._last_rounds(first)
+            for name, seconds in {**first, **last}.items():
+                self.programs[name].seconds = seconds
+            if not last:
+                break
+            winner = winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
             if not (reason := self.why_lossy(winner)):
                 return winner
+            # Others may have seemed hopeless beside it.
             self.programs[winner].reason = reason
-            del last[winner]
+            del first[winner]
         reasons = "; ".join(f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items())
         raise CollageError(f"no program runs: {reasons}")
 

@@ -19,7 +19,7 @@ from ..graph.in_place import IN_PLACE
 from ..graph.kinds import OpKind
 from ..graph.prim_funcs import CALL_TIR, is_scheduled, why_not_loops
 from ..legalization.wide_indexes import is_buffer, is_row_major, plain, with_wide_indexes
-from ..schedule.stage import substitute
+from ..schedule.stage import nodes, substitute
 from .outline import Group, NameSupply, global_var, outline
 from .outlined import primitive_function
 
@@ -34,18 +34,19 @@ def with_set_apart(mod: IRModule) -> IRModule:
             functions.update({gvar: changed, **outlined})
         else:
             functions[gvar] = func
-    in_place = _called_in_place(functions)
+    in_place, unknown = _called_in_place(functions), _with_sizes_of_results(functions)
     for gvar, func in functions.items():
         if isinstance(func, tirx.PrimFunc):
-            functions[gvar] = _fusable(func, gvar.name_hint in in_place)
+            functions[gvar] = _fusable(func, gvar.name_hint in in_place, gvar.name_hint in unknown)
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _fusable(prim: tirx.PrimFunc, in_place: bool) -> tirx.PrimFunc:
+def _fusable(prim: tirx.PrimFunc, in_place: bool, unknown: bool) -> tirx.PrimFunc:
     """``prim`` in the form that ``FuseOps`` and ``FuseTIR`` take, opaque where its loops stay a kernel of their own."""
     if in_place or _is_final(prim):
         return _rooted(prim).with_attr("op_pattern", int(OpKind.OPAQUE))
-    return with_wide_indexes(prim)
+    wide = with_wide_indexes(prim)
+    return wide.with_attr("op_pattern", int(OpKind.OPAQUE)) if unknown else wide
 
 
 def _rooted(prim: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -91,6 +92,37 @@ def _called_in_place(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set[str]:
         if isinstance(func, relax.Function):
             relax.analysis.post_order_visit(func, visit)
     return found
+
+
+def _with_sizes_of_results(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set[str]:
+    """The PrimFuncs with a size that only a result has, as the numbers up to one that is known when the program runs.
+
+    ``FuseTIR`` takes the sizes of a fused kernel from operands: it does not know such a size.
+    """
+    prims = {gvar.name_hint: func for gvar, func in functions.items() if isinstance(func, tirx.PrimFunc)}
+    found: set[str] = set()
+
+    def visit(expr: relax.Expr) -> None:
+        if op_name(expr) != CALL_TIR or not isinstance(expr, relax.Call):
+            return
+        callee, operands = expr.args[:2]
+        prim = prims.get(callee.name_hint) if isinstance(callee, relax.GlobalVar) else None
+        if prim is not None and isinstance(operands, relax.Tuple):
+            count = len(operands.fields)
+            scalars = {param for param in prim.params if not is_buffer(param)}
+            known = scalars | set().union(*map(_sizes, prim.params[:count]))
+            if not known.issuperset(*map(_sizes, prim.params[count:])):
+                found.add(callee.name_hint)
+
+    for func in functions.values():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
+    return found
+
+
+def _sizes(param: ir.Var) -> set[ir.Var]:
+    """The variables in the shape of a parameter."""
+    return {size for extent in getattr(param, "shape", ()) for size in nodes(extent, (ir.Var,))}
 
 
 def _alone(

@@ -52,8 +52,10 @@ def compiling_ahead() -> Iterator[CompiledAhead]:
     cores = usable_cores()
     # The thread pool may have bound the calling thread to one core, and new threads inherit that.
     with ThreadPoolExecutor(len(cores), initializer=os.sched_setaffinity, initargs=(0, cores)) as threads:
-        yield CompiledAhead(threads)
-        threads.shutdown(cancel_futures=True)
+        try:
+            yield CompiledAhead(threads)
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def _compiled(lowered: LoweredKernel, target: Target) -> FunctionObject | None:

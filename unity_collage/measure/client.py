@@ -7,6 +7,8 @@ another cause. If the kernel does the same again, it is refused. The other kerne
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -95,11 +97,13 @@ class WorkerClient:
         each other are in separate processes.
         """
         answers: dict[str, Answer] = {}
+        end = time.monotonic() + request.get("seconds", math.inf)
         pending = _compatible(candidates)
         suspected: Counter[str] = Counter()
         while pending:
             group = pending.pop(0)
-            problem = self._asked(request, group, answers)
+            left_seconds = max(0.0, end - time.monotonic())
+            problem = self._asked({**request, "seconds": left_seconds}, group, answers)
             left = {key: asked for key, asked in group.items() if key not in answers}
             if not left:
                 continue

@@ -101,7 +101,7 @@ class MeasuringWorker:
         for batch in in_time(batches([one for one in asked if one.trials], request["evict_bytes"]), is_late):
             for one in in_time(batch, is_late):
                 self._checker.check(one, target, lowered, len(batch) > 1, is_late)
-            self._time(batch, request["evict_bytes"])
+            self._time([one for one in batch if one.built], request["evict_bytes"])
             for one in batch:
                 one.built.clear()
         self._say({"done": True, "late": is_late()})

@@ -28,7 +28,8 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
   ``rms_norm``: ``nn.rms_norm`` with its factor.
 * ``quantised``: bytes are moved, not dequantised and quantised again; a function of one byte is a table.
 * ``attention``, ``split``: a factor of the scores is in the weights, else ``multiply(matmul(q, k), number)``;
-  query, key and value are separate products.
+  query, key and value are separate products. ``shared_heads``: keys and values are not repeated for the heads that share
+  them; on GPUs only for single rows.
 
 A form without an operator in Relax stays a chain: LRN is ``square, reshape, avg_pool3d, reshape, multiply, add, power,
 divide``.
@@ -49,10 +50,11 @@ from ..graph.calls import op_name
 from ..graph.devices import used
 from ..graph.equal_constants import with_equal_shared
 from ..graph.variants import is_switch
-from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
+from ..rewrites import DEFAULT_REWRITES, SHARED_HEADS, Rewrite, near_misses, rewrite_function, with_own_names
 from ..rewrites.branches import with_branches_outlined
 from ..rewrites.dimensions import with_dimensions, with_kernels_of_unknown_size
 from ..rewrites.flat_casts import with_flat_casts
+from ..target import is_cuda
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
 
@@ -86,7 +88,8 @@ class Prepare:
 
     def _normal_forms(self, ours: _Functions, mod: IRModule) -> _Functions:
         """The functions, and those of their branches, in the normal form."""
-        known = normal_forms(ours, self.rules, mod)
+        rules = _for_target(self.rules)
+        known = normal_forms(ours, rules, mod)
         if used(mod):
             return known
         # Behind the first step, which finds the sizes that a branch shares with its function.
@@ -94,7 +97,14 @@ class Prepare:
         ours = {gvar: func for gvar, func in outlined.functions_items() if isinstance(func, relax.Function)}
         changed = {gvar: ours[gvar] for gvar in known}
         branches = {gvar: func for gvar, func in ours.items() if gvar not in mod.functions}
-        return {**changed, **normal_forms(branches, self.rules, outlined)} if branches else known
+        return {**changed, **normal_forms(branches, rules, outlined)} if branches else known
+
+
+def _for_target(rules: tuple[Rewrite, ...]) -> tuple[Rewrite, ...]:
+    """``rules`` without those whose form is slower on the target in scope."""
+    target = tvm.target.Target.current(allow_none=True)
+    left_out = (SHARED_HEADS,) if target is not None and is_cuda(target) else ()
+    return tuple(rule for rule in rules if rule not in left_out)
 
 
 def why_left_alone(func: ir.BaseFunc) -> str | None:

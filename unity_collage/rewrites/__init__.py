@@ -60,7 +60,7 @@ from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FOR
 from .rewrite import ANY_OP, Rewrite, RewriteError
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
 from .scope import Scope
-from .shared_heads import SHARED_HEADS
+from .shared_heads import SHARED_HEADS, SHARED_HEADS_OF_ONE_ROW
 from .slices import MERGE_SLICES, POOL_OF_ONE, SLICE_INTO_CONVOLUTION, SLICE_OF_PAD, TAKE_AS_SLICE
 from .split import SPLIT_INTO_WEIGHTS
 from .sums import UNSTACK_REDUCTION
@@ -142,6 +142,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     ABSORB_FACTOR,
     FACTOR_AFTER_PRODUCT,
     PRODUCT_DIVIDED,
+    SHARED_HEADS_OF_ONE_ROW,
     SHARED_HEADS,
     # Quantised values.
     SCALED_SUMS,
@@ -169,6 +170,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
 __all__ = [
     "ANY_OP",
     "DEFAULT_REWRITES",
+    "SHARED_HEADS",
     "Rewrite",
     "RewriteError",
     "Scope",

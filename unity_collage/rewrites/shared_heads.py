@@ -38,44 +38,79 @@ _STEPS = ("relax.multiply", "relax.add", "relax.where", "relax.astype", _SOFTMAX
 """Operators between the two products: each has one operand that is made of the first product."""
 
 
-def _without_repeats(call: Call, scope: Scope) -> Expr | WhyNot | None:
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Two products with a softmax between them, whose keys and values are repeated."""
+
+    product: Call
+    steps: list[tuple[Call, int]]
+    """What is between the products, the last step first, each with the number of its operand that is made of scores."""
+    key: _Shared
+    is_turned: bool
+    """Whether the product reads the keys with their last two axes swapped."""
+    value: _Shared
+
+
+def _of_row(call: Call, scope: Scope) -> Expr | WhyNot | None:
+    """The attention of one row: softmax(q @ repeated(k) + mask) @ repeated(v), where q has a row for each of a group."""
+    found = _attention(call, scope)
+    if not isinstance(found, _Attention):
+        return found
+    return _without_repeats(found, call, scope) if _is_one(_query(found)[2]) else None
+
+
+def _of_rows(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """softmax(q @ repeated(k) * s + mask) @ repeated(v) -> the same with q in groups, and k and v as they are."""
+    found = _attention(call, scope)
+    return _without_repeats(found, call, scope) if isinstance(found, _Attention) else found
+
+
+def _attention(call: Call, scope: Scope) -> _Attention | WhyNot | None:
     value = _shared(call.args[1], scope)
     found = None if value is None else _scores(call.args[0], scope)
     if value is None or found is None:
         return None
     product, steps = found
     key, is_turned = _shared_keys(product.args[1], scope)
-    query = dims_of(product.args[0])
-    if key is None or query is None or len(query) != 4:
+    if key is None:
         return WhyNot("the values are repeated for several heads, and the keys are not", 3)
-    softmax = next((step for step, _ in steps if op_name(step) == _SOFTMAX), None)
-    if softmax is None:
-        return None
-    why = _why_not_alike(key, value, query) or _why_not_over_keys(softmax, product)
+    attention = _Attention(product, steps, key, is_turned, value)
+    why = _why_not_alike(attention) or _why_not_over_keys(attention)
+    if why is None and not _same(dims_of(call.args[0]), dims_of(product)):
+        why = "what is added to the scores changes their shape"
     read = [call.args[0], *(step.args[side] for step, side in steps)]
     why = why or next(filter(None, map(scope.why_not_own, read)), None)
-    if why is not None:
-        return WhyNot(why, 3)
-    batch, _, rows, size = query
+    return attention if why is None else WhyNot(why, 3)
+
+
+def _without_repeats(found: _Attention, call: Call, scope: Scope) -> Expr | WhyNot:
+    """The attention with an axis for the group, which is that of the rows if there is one row."""
+    key, (batch, _, rows, size) = found.key, _query(found)
     is_row = _is_one(rows)
     heads = [batch, key.dims[1], tirx.IntImm("int64", key.group)]
-    grouped = op.reshape(product.args[0], [*heads, size] if is_row else [*heads, rows, size])
-    keys, values = (_by_heads(each, scope) if is_row else each.source for each in (key, value))
+    grouped = op.reshape(found.product.args[0], [*heads, size] if is_row else [*heads, rows, size])
+    keys, values = (_by_heads(each, scope) if is_row else each.source for each in (key, found.value))
     rank = 4 if is_row else 5
-    if is_turned:
+    if found.is_turned:
         keys = op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2])
-    scores: Expr = op.matmul(grouped, keys, product.attrs.out_dtype)
-    for step, side in reversed(steps):
+    scores: Expr = op.matmul(grouped, keys, found.product.attrs.out_dtype)
+    for step, side in reversed(found.steps):
         if op_name(step) == _SOFTMAX:
             scores = op.nn.softmax(scores, rank - 1)
             continue
-        args = [scores if i == side else _grouped_operand(arg, key, is_row) for i, arg in enumerate(step.args)]
-        if None in args:
+        args = [
+            scores if i == side else _grouped_operand(arg, key, is_row) for i, arg in enumerate(step.args)
+        ]
+        known = [arg for arg in args if arg is not None]
+        if len(known) < len(args):
             return WhyNot(f"it is not known how an operand of {op_name(step)} varies over the heads", 3)
-        scores = relax.Call(step.op, args, step.attrs)
+        scores = relax.Call(step.op, known, step.attrs)
     mixed = op.matmul(scores, values, call.attrs.out_dtype)
-    return op.reshape(mixed, [batch, tirx.IntImm("int64", key.heads), rows, value.dims[4]])
+    return op.reshape(mixed, [batch, tirx.IntImm("int64", key.heads), rows, found.value.dims[4]])
+
+
+def _query(found: _Attention) -> Dims:
+    return dims_of(found.product.args[0]) or ()
 
 
 def _scores(expr: Expr, scope: Scope) -> tuple[Call, list[tuple[Call, int]]] | None:
@@ -123,22 +158,22 @@ def _shared(expr: Expr, scope: Scope) -> _Shared | None:
     return _Shared(spread.args[0], before, int(wide[2]))
 
 
-def _why_not_alike(key: _Shared, value: _Shared, query: Dims) -> str | None:
+def _why_not_alike(found: _Attention) -> str | None:
+    key, value, query = found.key, found.value, _query(found)
     if (key.group, int(key.dims[1])) != (value.group, int(value.dims[1])):
         return "keys and values are repeated differently"
-    if not isinstance(query[1], tirx.IntImm) or int(query[1]) != key.heads:
-        return f"there are {query[1]} heads of queries and {key.heads} of keys"
-    return None if _equal(query[0], key.dims[0]) else "queries and keys have different batches"
+    if len(query) != 4 or not isinstance(query[1], tirx.IntImm) or int(query[1]) != key.heads:
+        return f"the queries are not known to have {key.heads} heads"
+    is_one_batch = _equal(query[0], key.dims[0]) and _equal(query[0], value.dims[0])
+    return None if is_one_batch else "queries, keys and values have different batches"
 
 
-def _why_not_over_keys(softmax: Call, product: Call) -> str | None:
-    """Why the softmax is not one of scores as the product has them: what is added may change their shape."""
-    if int(softmax.attrs.axis) not in (-1, rank_of(softmax) - 1):
-        return "the softmax is not over the keys"
-    scores, found = dims_of(product), dims_of(softmax)
-    if scores is None or found is None or len(scores) != len(found) or not all(map(_equal, scores, found)):
-        return "what is added to the scores changes their shape"
-    return None
+def _why_not_over_keys(found: _Attention) -> str | None:
+    softmaxes = [step for step, _ in found.steps if op_name(step) == _SOFTMAX]
+    if len(softmaxes) != 1:
+        return f"there are {len(softmaxes)} softmaxes between the products"
+    is_last = int(softmaxes[0].attrs.axis) in (-1, rank_of(softmaxes[0]) - 1)
+    return None if is_last else "the softmax is not over the keys"
 
 
 def _by_heads(each: _Shared, scope: Scope) -> Expr:
@@ -146,7 +181,7 @@ def _by_heads(each: _Shared, scope: Scope) -> Expr:
     wanted = [dim for axis, dim in enumerate(each.dims) if axis != 2]
     made = scope.call(each.source, "relax.reshape", "relax.expand_dims")
     before = None if made is None else dims_of(made.args[0])
-    if made is not None and before is not None and len(before) == 4 and all(map(_equal, before, wanted)):
+    if made is not None and _same(before, wanted):
         return made.args[0]
     return op.reshape(each.source, wanted)
 
@@ -173,8 +208,14 @@ def _is_one(dim: Expr) -> bool:
     return isinstance(dim, tirx.IntImm) and int(dim) == 1
 
 
+def _same(a: Dims | None, b: Dims | None) -> bool:
+    return a is not None and b is not None and len(a) == len(b) and all(map(_equal, a, b))
+
+
 def _equal(a: Expr, b: Expr) -> bool:
     return sym.Analyzer().can_prove_equal(a, b)
 
 
-SHARED_HEADS = Rewrite("shared_heads", ("relax.matmul",), _without_repeats)
+SHARED_HEADS_OF_ONE_ROW = Rewrite("shared_heads_of_one_row", ("relax.matmul",), _of_row)
+SHARED_HEADS = Rewrite("shared_heads", ("relax.matmul",), _of_rows)
+"""Its form has five axes, and heads that repeat: the attention of cuDNN takes neither."""

@@ -59,5 +59,5 @@ def decoded(data: dict[str, Any]) -> Answer:
     """The answer that :func:`encoded` encoded."""
     if "reason" in data:
         kind = None if data["kind"] is None else FailureKind(data["kind"])
-        return Refusal(data["reason"], kind, data["lasting"], is_late=data["late"])
+        return Refusal(data["reason"], kind, data["lasting"], is_late=data.get("late", False))
     return Cost(**data)
