@@ -2,8 +2,8 @@
 
     python benchmarks/onnx_forced.py [BACKEND ...] [--only REGEX] [--json FILE]
 
-Needs onnx==1.23.2. Only cases that pass by default (results/onnx_backend.json) are run. Nothing is measured: the backend
-takes all operators that it can by rule, and TVM the others. So kernels are not checked before they are used, as
+Needs onnx==1.23.2. Only cases that pass by default (results/onnx_backend.json) are run. Nothing is measured: the
+backend takes all operators that it can by rule, and TVM the others. So kernels are not checked before they are used, as
 measured ones are. The file has, for each backend, how many cases have kernels of it, how many cases pass, and the
 others with their reasons. The exit code is 1 if there are others.
 """

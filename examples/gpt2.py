@@ -2,8 +2,8 @@
 
 usage: gpt2.py [--llama] [--layers 12] [--width 768] [--vocabulary 50257] [--prompt 64] [--tokens 64]
 
-``--llama`` makes a decoder like Llama instead: rotary positions, RMS norms, gated layers, and three heads of queries for
-each head of keys and values.
+``--llama`` makes a decoder like Llama instead: rotary positions, RMS norms, gated layers, and three heads of queries
+for each head of keys and values.
 
 The model takes any number of tokens and of tokens in its cache. Single tokens get a plan of their own, and prompts
 of all lengths another one. If ONNX Runtime is installed, it does the same with the same file. The weights are random,

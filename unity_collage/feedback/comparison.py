@@ -152,8 +152,8 @@ class Comparison:
     def why_lossy(self, name: str) -> str:
         """Why the program of another runtime may not be the result although it runs and is right, or empty.
 
-        It makes numbers of NaN or infinities in the inputs. This takes several runs, so it is asked only of programs that
-        would be the result, or confirm it.
+        It makes numbers of NaN or infinities in the inputs. This takes several runs, so it is asked only of programs
+        that would be the result, or confirm it.
         """
         program, reference = self.programs[name], self._reference()
         if program.loses is None:

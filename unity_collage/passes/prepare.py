@@ -28,8 +28,8 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
   ``rms_norm``: ``nn.rms_norm`` with its factor.
 * ``quantised``: bytes are moved, not dequantised and quantised again; a function of one byte is a table.
 * ``attention``, ``split``: a factor of the scores is in the weights, else ``multiply(matmul(q, k), number)``;
-  query, key and value are separate products. ``shared_heads``: keys and values are not repeated for the heads that share
-  them; on GPUs only for single rows.
+  query, key and value are separate products. ``shared_heads``: keys and values are not repeated for the heads that
+  share them; on GPUs only for single rows.
 
 A form without an operator in Relax stays a chain: LRN is ``square, reshape, avg_pool3d, reshape, multiply, add, power,
 divide``.

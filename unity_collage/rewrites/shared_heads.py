@@ -52,7 +52,7 @@ class _Attention:
 
 
 def _of_row(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """The attention of one row: softmax(q @ repeated(k) + mask) @ repeated(v), where q has a row for each of a group."""
+    """The same for queries of one row."""
     found = _attention(call, scope)
     if not isinstance(found, _Attention):
         return found

@@ -3,9 +3,10 @@
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest regions, blocks of a network,
           and products and convolutions with the operators that follow. Sizes are static.
 Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
-          Runtime also maxima over windows, and bfloat16, for which it has few kernels. For OpenVINO also float64, which
-          it computes in float32; arithmetic of 64-bit integers, which it computes in 32 bits; integers of 8 and 16
-          bits, whose sums it saturates; casts to bfloat16, which it truncates; and tests for NaN.
+          Runtime also maxima over windows, and bfloat16 and integers of 16 bits, for which it has few kernels. For
+          OpenVINO also float64, which it computes in float32; arithmetic of 64-bit integers, which it computes in 32
+          bits; integers of 8 and 16 bits, whose sums it saturates; casts to bfloat16, which it truncates; and tests for
+          NaN.
 Needs     ``onnxruntime`` or ``openvino``. They are used only if they are named: ``backends=["onednn", "openvino"]``.
 """
 
@@ -40,6 +41,7 @@ _READ_NOTHING = frozenset({"relax.ones_like", "relax.zeros_like"})
 _OVER_AXES = frozenset({"relax.max", "relax.min"})
 _OVER_WINDOWS = frozenset({f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3)})
 _ASK_FOR_NAN = frozenset({"relax.isnan", "relax.isinf", "relax.isfinite"})
+_FEW_KERNELS = frozenset({"bfloat16", "int16", "uint16"})
 _WIDE = frozenset({"int64", "uint64", "uint32"})
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _WINOGRAD_CHANNELS = 16
@@ -74,8 +76,8 @@ def why_not_onnxruntime(call: relax.Call) -> str | None:
     if op_name(call) in _OVER_AXES | _OVER_WINDOWS:
         return "ONNX Runtime's maxima over axes and windows lose NaN"
     for dtype, shape in _tensors(call):
-        if dtype == "bfloat16":
-            return "ONNX Runtime has few kernels for bfloat16"
+        if dtype in _FEW_KERNELS:
+            return f"ONNX Runtime has few kernels for {dtype}"
         if 0 in shape:
             return "a tensor has no elements"
     return _why_not_exported(call)
