@@ -145,9 +145,14 @@ AttentionHead AttentionStep::Head(std::byte* const* buffers, int64_t head) const
 void AttentionStep::Attend(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const {
   float *keys = scratch, *values = keys + shape_.size * shape_.key_pitch,
         *block = values + shape_.keys * shape_.value_pitch;
+  AttentionHead packed{};
   for (int64_t at = from; at < to;) {
     const AttentionHead head = Head(buffers, at / blocks_);
-    kernels_.pack(shape_, head, keys, values);
+    // Heads of queries that share keys and values are neighbours.
+    if (head.key.data != packed.key.data || head.value.data != packed.value.data) {
+      kernels_.pack(shape_, head, keys, values);
+      packed = head;
+    }
     for (const int64_t end = std::min(to, (at / blocks_ + 1) * blocks_); at < end; ++at) {
       const int64_t row = at % blocks_ * kernels_.block;
       kernels_.attend(shape_, head, keys, values, block, row, std::min(shape_.rows, row + kernels_.block));
