@@ -26,9 +26,7 @@ from ...sessions import RUNTIMES
 from ..base import Backend
 from .lowering import region_codegen
 
-_CONVOLUTIONS = frozenset(
-    f"relax.nn.conv{rank}d{end}" for rank in (1, 2, 3) for end in ("", "_transpose")
-)
+_CONVOLUTIONS = frozenset(f"relax.nn.conv{rank}d{end}" for rank in (1, 2, 3) for end in ("", "_transpose"))
 _PRODUCTS = frozenset({"relax.matmul", "relax.nn.attention", "relax.nn.attention_bias"}) | _CONVOLUTIONS
 _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
