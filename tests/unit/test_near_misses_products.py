@@ -312,11 +312,6 @@ def test_a_near_miss_has_a_reason(rule: Rewrite, make, reason: str, shape: tuple
             "the shape of expand_dims or of its operand is not known",
         ),
         (
-            v.MERGE_RESHAPES,
-            lambda x: op.reshape(op.reshape(x, (3, N)), (3, N, 1)),
-            "the shape of reshape or of its",
-        ),
-        (
             s.MERGE_SLICES,
             lambda x: op.strided_slice(op.strided_slice(x, [1], [1], [3]), [1], [1], [2]),
             "not known",

@@ -109,9 +109,9 @@ def _with_sizes_of_results(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set
         prim = prims.get(callee.name_hint) if isinstance(callee, relax.GlobalVar) else None
         if prim is not None and isinstance(operands, relax.Tuple):
             count = len(operands.fields)
-            scalars = {param for param in prim.params if not is_buffer(param)}
-            known = scalars | set().union(*map(_sizes, prim.params[:count]))
-            if not known.issuperset(*map(_sizes, prim.params[count:])):
+            known = {param for param in prim.params if not is_buffer(param)}
+            known.update(*map(_sizes, prim.params[:count]))
+            if any(_sizes(param) - known for param in prim.params[count:]):
                 found.add(callee.name_hint)
 
     for func in functions.values():
