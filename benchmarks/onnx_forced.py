@@ -47,7 +47,7 @@ def _judge(backend: str) -> Iterator[Callable[[str], Found]]:
         case, has_kernels = _cases()[name], False
         try:
             program = uc.compile(case.model(), backends=[backend, "tvm"], measure=False)
-            plans = program.plan.values()
+            plans = (program.plan or {}).values()
             has_kernels = any(kernel.backend == backend for plan in plans for kernel in plan.kernels)
             reason = why_wrong(program, case)
         except Exception as error:

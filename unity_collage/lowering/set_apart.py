@@ -106,13 +106,14 @@ def _with_sizes_of_results(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set
         if op_name(expr) != CALL_TIR or not isinstance(expr, relax.Call):
             return
         callee, operands = expr.args[:2]
-        prim = prims.get(callee.name_hint) if isinstance(callee, relax.GlobalVar) else None
+        name = callee.name_hint if isinstance(callee, relax.GlobalVar) else ""
+        prim = prims.get(name)
         if prim is not None and isinstance(operands, relax.Tuple):
             count = len(operands.fields)
             known = {param for param in prim.params if not is_buffer(param)}
             known.update(*map(_sizes, prim.params[:count]))
             if any(_sizes(param) - known for param in prim.params[count:]):
-                found.add(callee.name_hint)
+                found.add(name)
 
     for func in functions.values():
         if isinstance(func, relax.Function):

@@ -27,11 +27,12 @@ class _Shared:
 
     source: Expr
     dims: Dims
+    shared: int
     group: int
 
     @property
     def heads(self) -> int:
-        return int(self.dims[1]) * self.group
+        return self.shared * self.group
 
 
 _STEPS = ("relax.multiply", "relax.add", "relax.where", "relax.astype", _SOFTMAX)
@@ -56,7 +57,7 @@ def _of_row(call: Call, scope: Scope) -> Expr | WhyNot | None:
     found = _attention(call, scope)
     if not isinstance(found, _Attention):
         return found
-    return _without_repeats(found, call, scope) if _is_one(_query(found)[2]) else None
+    return _without_repeats(found, call, scope) if _number(_query(found)[2]) == 1 else None
 
 
 def _of_rows(call: Call, scope: Scope) -> Expr | WhyNot | None:
@@ -86,7 +87,7 @@ def _attention(call: Call, scope: Scope) -> _Attention | WhyNot | None:
 def _without_repeats(found: _Attention, call: Call, scope: Scope) -> Expr | WhyNot:
     """The attention with an axis for the group, which is that of the rows if there is one row."""
     key, (batch, _, rows, size) = found.key, _query(found)
-    is_row = _is_one(rows)
+    is_row = _number(rows) == 1
     heads = [batch, key.dims[1], tirx.IntImm("int64", key.group)]
     grouped = op.reshape(found.product.args[0], [*heads, size] if is_row else [*heads, rows, size])
     keys, values = (_by_heads(each, scope) if is_row else each.source for each in (key, found.value))
@@ -148,21 +149,20 @@ def _shared(expr: Expr, scope: Scope) -> _Shared | None:
     before, wide, after = dims_of(spread.args[0]), dims_of(spread), dims_of(joined)
     if before is None or wide is None or after is None or (len(before), len(after)) != (5, 4):
         return None
-    counts = before[1], wide[2], after[1]
-    is_joined = all(isinstance(count, tirx.IntImm) for count in counts) and _is_one(before[2])
-    if not is_joined or int(wide[2]) < 2 or int(after[1]) != int(before[1]) * int(wide[2]):
+    shared, group = _number(before[1]), _number(wide[2])
+    if not shared or not group or group < 2 or _number(before[2]) != 1 or _number(after[1]) != shared * group:
         return None
     others = ((0, 0), (1, None), (3, 2), (4, 3))
     if not all(_equal(before[i], wide[i]) and (j is None or _equal(wide[i], after[j])) for i, j in others):
         return None
-    return _Shared(spread.args[0], before, int(wide[2]))
+    return _Shared(spread.args[0], before, shared, group)
 
 
 def _why_not_alike(found: _Attention) -> str | None:
     key, value, query = found.key, found.value, _query(found)
-    if (key.group, int(key.dims[1])) != (value.group, int(value.dims[1])):
+    if (key.group, key.shared) != (value.group, value.shared):
         return "keys and values are repeated differently"
-    if len(query) != 4 or not isinstance(query[1], tirx.IntImm) or int(query[1]) != key.heads:
+    if len(query) != 4 or _number(query[1]) != key.heads:
         return f"the queries are not known to have {key.heads} heads"
     is_one_batch = _equal(query[0], key.dims[0]) and _equal(query[0], value.dims[0])
     return None if is_one_batch else "queries, keys and values have different batches"
@@ -194,9 +194,9 @@ def _grouped_operand(other: Expr, key: _Shared, is_row: bool) -> Expr | None:
     if len(dims) < 3:
         return other
     *batch, heads, rows, keys = dims
-    if not isinstance(heads, tirx.IntImm):
+    if _number(heads) is None:
         return None
-    if int(heads) == key.heads:
+    if _number(heads) == key.heads:
         split = [key.dims[1], tirx.IntImm("int64", key.group)]
     else:
         split = [heads] if is_row or not batch else [heads, heads]
@@ -204,8 +204,8 @@ def _grouped_operand(other: Expr, key: _Shared, is_row: bool) -> Expr | None:
     return other if len(wanted) == len(dims) and len(split) == 1 else op.reshape(other, wanted)
 
 
-def _is_one(dim: Expr) -> bool:
-    return isinstance(dim, tirx.IntImm) and int(dim) == 1
+def _number(dim: Expr) -> int | None:
+    return int(dim) if isinstance(dim, tirx.IntImm) else None
 
 
 def _same(a: Dims | None, b: Dims | None) -> bool:
