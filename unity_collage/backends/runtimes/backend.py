@@ -3,8 +3,7 @@
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest regions, blocks of a network,
           and products and convolutions with the operators that follow. Sizes are static.
 Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
-          Runtime also maxima over windows, convolutions with weights that are not constant, which it computes wrong in
-          its own layout, and bfloat16 and integers of 16 bits, for which it has few kernels. For
+          Runtime also maxima over windows, and bfloat16 and integers of 16 bits, for which it has few kernels. For
           OpenVINO also float64, which it computes in float32; arithmetic of 64-bit integers, which it computes in 32
           bits; integers of 8 and 16 bits, whose sums it saturates; casts to bfloat16, which it truncates; and tests for
           NaN.
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tvm import ir, relax
+from tvm import relax
 from tvm.target import Target
 
 from ...graph.calls import op_name
@@ -26,8 +25,14 @@ from ...sessions import RUNTIMES
 from ..base import Backend
 from .lowering import region_codegen
 
-_CONVOLUTIONS = frozenset(f"relax.nn.conv{rank}d{end}" for rank in (1, 2, 3) for end in ("", "_transpose"))
-_PRODUCTS = frozenset({"relax.matmul", "relax.nn.attention", "relax.nn.attention_bias"}) | _CONVOLUTIONS
+_PRODUCTS = frozenset(
+    {
+        "relax.matmul",
+        "relax.nn.attention",
+        "relax.nn.attention_bias",
+        *(f"relax.nn.conv{rank}d{end}" for rank in (1, 2, 3) for end in ("", "_transpose")),
+    }
+)
 _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 """Operators that pick elements of their first operand by the others."""
@@ -70,8 +75,6 @@ def why_not_onnxruntime(call: relax.Call) -> str | None:
     """Why ONNX Runtime does not take a call, or None."""
     if op_name(call) in _OVER_AXES | _OVER_WINDOWS:
         return "ONNX Runtime's maxima over axes and windows lose NaN"
-    if op_name(call) in _CONVOLUTIONS and not isinstance(call.args[1], ir.GenericConst):
-        return "ONNX Runtime 1.32 computes some convolutions wrong whose weights are not constant"
     for dtype, shape in _tensors(call):
         if dtype in _FEW_KERNELS:
             return f"ONNX Runtime has few kernels for {dtype}"
