@@ -74,9 +74,9 @@ class Subject:
         return found
 
     def is_sample(self, sizes: Sizes) -> bool:
-        return bool(self.samples) and all(
-            size in self.samples[name] for name, size in zip(self.names(), sizes, strict=True)
-        )
+        sampled = {name: found for name, found in self.samples.items() if found}
+        sizes_of = dict(zip(self.names(), sizes, strict=True))
+        return bool(sampled) and all(sizes_of[name] in found for name, found in sampled.items())
 
 
 def subjects() -> dict[str, Callable[[], Subject]]:
@@ -91,7 +91,6 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         "yolov5n": ({}, [(320, 320), (256, 480), (416, 416), (640, 480)]),
     }
     steps = [(1, n) for n in (1, 16, 128, 512, 7, 60, 200, 400)]
-    by_past = {"length": [1], "past": [1, 16, 128, 512]}
     batches = [(n,) for n in (1, 2, 4, 5, 8, 12, 16, 24)]
     images = [(224, 224), (256, 320), (480, 640), (97, 133)]
     lengths = [(1, 16), (1, 32), (1, 64), (1, 128), (1, 20), (1, 77), (2, 32), (3, 100)]
@@ -100,8 +99,8 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         "convolutions": lambda: Subject(sized_models.convolutions(64, 16, 4), by_batch, batches),
         "speech": lambda: Subject(sized_models.speech(300, 120), by_batch, batches),
         "encoder": lambda: Subject(sized_models.transformer(256, 4, 128, 2), by_length, lengths),
-        "gpt2": lambda: Subject(sized_models.decoder(768, 12, 12, 50257, 1024), by_past, steps),
-        "llama": lambda: Subject(sized_models.llama(768, 12, 4, 12, 2048, 32000), by_past, steps),
+        "gpt2": lambda: Subject(sized_models.decoder(768, 12, 12, 50257, 1024), {}, steps),
+        "llama": lambda: Subject(sized_models.llama(768, 12, 4, 12, 2048, 32000), {}, steps),
         "detector": lambda: Subject(sized_models.detector(), {}, [(1, *edges) for edges in images]),
     }
 

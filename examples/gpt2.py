@@ -51,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gpt2.onnx"
         onnx.save(made(options), path)
-        program = uc.compile(path, shapes={"length": [1], "past": []})
+        program = uc.compile(path)
         tell("unity_collage", lambda inputs: program(inputs), options)
         subprocess.run(
             [sys.executable, __file__, *sys.argv[1:], "--with-onnxruntime", str(path)], check=False

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from sized_models import decoder, llama
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -20,12 +21,22 @@ from unity_collage.annotations import PLAN
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.cost.shares import with_shares
 from unity_collage.errors import ModelError
+from unity_collage.frontend.models import import_model
 from unity_collage.frontend.sizes import split
-from unity_collage.graph.variants import alone, called_by_switch, is_switch, like_of, sizes_of, variants_in
+from unity_collage.graph.variants import (
+    alone,
+    called_by_switch,
+    is_switch,
+    like_of,
+    range_of,
+    sizes_of,
+    variants_in,
+)
 from unity_collage.lowering.build import finish, lower
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
+from unity_collage.profile.inputs import samples_of
 from unity_collage.sizes.samples import by_default, combined, members_of, typical
 from unity_collage.sizes.variants import varied, with_variants
 from unity_collage.target import host_target
@@ -59,6 +70,34 @@ def of_shapes(*shapes: tuple[Any, ...]) -> relax.Function:
     with builder.function("main", params):
         builder.emit_func_output(builder.emit(relax.op.nn.relu(params[0])))
     return builder.get()["main"]
+
+
+@pytest.mark.parametrize("make", [decoder, llama])
+def test_single_tokens_are_likely_for_a_decoder_with_a_cache(make: Any) -> None:
+    main = import_model(make(layers=1)).mod["main"]
+    assert by_default(main) == {"length": (1,)}
+    assert typical(main) == {"length": 64, "past": 64}
+    assert typical(main, [{"length": 1}]) == {"length": 64, "past": 64}
+    assert typical(main, [{"length": 1}, {"length": 4}]) == {"length": 4, "past": 64}
+
+
+def test_prompts_of_a_decoder_are_measured_at_a_length_of_their_own() -> None:
+    mod, _ = with_variants(import_model(decoder(layers=1)).mod, [{"length": 1}])
+    variant, prompts = called_by_switch(mod["main"])
+    assert like_of(mod[variant]) == {"past": 64}
+    assert like_of(mod[prompts]) == {"length": 64, "past": 64}
+    assert range_of(mod["main"]) and not range_of(mod[prompts])
+    assert samples_of(mod) == [{"past": 64, "length": 1}]
+
+
+def test_equal_numbers_of_inputs_do_not_tell_which_size_is_the_cache() -> None:
+    builder = relax.BlockBuilder()
+    new, past = (
+        relax.Var(name, relax.TensorType([tirx.Var(name, "int64"), 4], "float32")) for name in ("new", "past")
+    )
+    with builder.function("main", [new, past]):
+        builder.emit_func_output(builder.emit(relax.op.concat([past, new], 0)))
+    assert by_default(builder.get()["main"]) == {}
 
 
 @pytest.mark.parametrize(

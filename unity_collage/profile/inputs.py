@@ -74,10 +74,13 @@ def _tensors(types: Sequence[relax.Type]) -> Iterator[relax.TensorType]:
 
 
 def samples_of(mod: IRModule) -> list[dict[str, int]]:
-    """The sizes of open dimensions at which programs are compared: those of variants, else those of kernels' costs."""
+    """The sizes of open dimensions at which programs are compared: those of variants, else those of kernels' costs.
+
+    A variant may leave a dimension open. Then it has the size at which its kernels are measured.
+    """
     if why_not_runnable(mod) is None or "main" not in {gvar.name_hint for gvar in mod.get_global_vars()}:
         return []
-    found = [sizes_of(mod[name]) for name in variants_in(mod)]
+    found = [{**like_of(mod[name]), **sizes_of(mod[name])} for name in variants_in(mod)]
     if not found and (like := like_of(mod["main"])):
         found = [like]
     step = max(1, -(-(len(found) - 1) // (_MOST_SETS - 1))) if len(found) > 1 else 1

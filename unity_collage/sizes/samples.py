@@ -105,13 +105,16 @@ def free_dimensions(main: relax.Function) -> dict[str, set[int]]:
 def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
     """Likely sample sizes for the free dimensions of a model; empty if no sizes are likely.
 
-    A dimension that is always the first one is a batch. A single other one is a length. For several others, such as
-    the height and width of an image, no sizes are more likely than others. If a dimension is a multiple, so are its
-    sizes.
+    A dimension that is always the first one is a batch. A single other one is a length. A decoder with a cache makes one
+    token at a time, with any number of earlier ones. For several other dimensions, such as the height and width of an
+    image, no sizes are more likely than others. If a dimension is a multiple, so are its sizes.
     """
     free = free_dimensions(main)
     batches = [name for name, axes in free.items() if axes == {0} and not _is_length(main, name)]
     lengths = [name for name in free if name not in batches]
+    cache = _cache_of(main)
+    if cache is not None and len(batches) < 2 and {*cache} == {*lengths}:
+        return dict.fromkeys([*batches, cache[1]], (1,))
     if len(batches) > 1 or len(lengths) > 1:
         return {}
     if batches and lengths:
@@ -129,15 +132,18 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
 
     The middle one of the samples where the dimension has some, else of the likely ones. Where no sizes are likely, a
-    batch is 1, and the height or width of an image 224. A model may not have these sizes, as one with a window that is
+    batch is 1, and the height or width of an image 224. Where single tokens are the only sample, other calls read more of
+    them: kernels for these are measured at the usual length. A model may not have these sizes, as one with a window that is
     longer. Then it is the first of other sizes that it can have. Empty if there are none: no kernel is measured.
     """
     given, free = list(samples), free_dimensions(main)
-    likely, of = by_default(main), multiples(main)
+    likely, of, cache = by_default(main), multiples(main), _cache_of(main) or ()
 
     def middle(name: str, axes: set[int]) -> int:
-        guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 else _UNKNOWN
-        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name)
+        guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 and name not in cache else _UNKNOWN
+        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or sorted(likely.get(name, ()))
+        if sizes == [1] and name in cache:
+            sizes = []
         return sizes[len(sizes) // 2] if sizes else at_least(guess, name)
 
     def at_least(size: int, name: str) -> int:
@@ -152,6 +158,34 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     equal = ({name: at_least(size, name) for name in free} for size in _OTHERS)
     tried = (sizes for sizes in (first, *equal) if _are_few_elements(main, sizes))
     return next((sizes for sizes in tried if can_have(main, sizes)), {})
+
+
+def _cache_of(main: relax.Function) -> tuple[str, str] | None:
+    """The dimensions of a decoder's cache: the number of earlier tokens, and that of new ones; None for other models.
+
+    Some result has the sum of both, and more inputs have the first: keys and values of each layer.
+    """
+    free = free_dimensions(main)
+    results = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    for dim in (dim for ty in results for dim in _dims(ty)):
+        if isinstance(dim, tirx.Add) and all(isinstance(side, ir.Var) for side in (dim.a, dim.b)):
+            names = [str(side.name) for side in (dim.a, dim.b)]
+            counts = [_inputs_with(main, name) for name in names]
+            if all(name in free for name in names) and counts[0] != counts[1]:
+                past, new = names if counts[0] > counts[1] else names[::-1]
+                return past, new
+    return None
+
+
+def _inputs_with(main: relax.Function, name: str) -> int:
+    """How many inputs have an axis with this size."""
+    return sum(
+        any(isinstance(dim, ir.Var) and dim.name == name for dim in _dims(param.ty)) for param in main.params
+    )
+
+
+def _dims(ty: ir.Type) -> Sequence[ir.Expr]:
+    return list(getattr(getattr(ty, "shape", None), "values", ()))
 
 
 def can_have(main: relax.Function, sizes: Sizes) -> bool:

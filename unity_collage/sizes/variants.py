@@ -133,8 +133,11 @@ def _switched(
     axes = axes_in_parts(main, [sizes for sizes, _ in made])
     if isinstance(axes, str):
         generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
-        generic = generic.with_attr(LIKE, typical(main, [sizes for sizes, _ in made]))
-        return switch(main, made, merged.add(GENERIC, with_range(generic, likely), mod))
+        like = typical(main, [sizes for sizes, _ in made])
+        generic = generic.with_attr(LIKE, like)
+        if any(like.items() >= sizes.items() for sizes, _ in made):
+            generic = with_range(generic, likely)
+        return switch(main, made, merged.add(GENERIC, generic, mod))
     larger: list[tuple[Sizes, ir.GlobalVar]] = []
     for sizes, _ in reversed(made):
         ((name, count),) = sizes.items()
