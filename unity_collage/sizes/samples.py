@@ -105,9 +105,9 @@ def free_dimensions(main: relax.Function) -> dict[str, set[int]]:
 def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
     """Likely sample sizes for the free dimensions of a model; empty if no sizes are likely.
 
-    A dimension that is always the first one is a batch. A single other one is a length. A decoder with a cache makes one
-    token at a time, with any number of earlier ones. For several other dimensions, such as the height and width of an
-    image, no sizes are more likely than others. If a dimension is a multiple, so are its sizes.
+    A dimension that is always the first one is a batch. A single other one is a length. A decoder with a cache makes
+    one token at a time, with any number of earlier ones. For several other dimensions, such as the height and width of
+    an image, no sizes are more likely than others. If a dimension is a multiple, so are its sizes.
     """
     free = free_dimensions(main)
     batches = [name for name, axes in free.items() if axes == {0} and not _is_length(main, name)]
@@ -132,9 +132,10 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
 
     The middle one of the samples where the dimension has some, else of the likely ones. Where no sizes are likely, a
-    batch is 1, and the height or width of an image 224. Where single tokens are the only sample, other calls read more of
-    them: kernels for these are measured at the usual length. A model may not have these sizes, as one with a window that is
-    longer. Then it is the first of other sizes that it can have. Empty if there are none: no kernel is measured.
+    batch is 1, and the height or width of an image 224. Where single tokens are the only sample, other calls read more
+    of them: kernels for these are measured at the usual length. A model may not have these sizes, as one with a window
+    that is longer. Then it is the first of other sizes that it can have. Empty if there are none: no kernel is
+    measured.
     """
     given, free = list(samples), free_dimensions(main)
     likely, of, cache = by_default(main), multiples(main), _cache_of(main) or ()
