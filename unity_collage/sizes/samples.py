@@ -169,10 +169,11 @@ def _cache_of(main: relax.Function) -> tuple[str, str] | None:
     free = free_dimensions(main)
     results = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
     for dim in (dim for ty in results for dim in _dims(ty)):
-        if isinstance(dim, tirx.Add) and all(isinstance(side, ir.Var) for side in (dim.a, dim.b)):
-            names = [str(side.name) for side in (dim.a, dim.b)]
+        sides = (dim.a, dim.b) if isinstance(dim, tirx.Add) else ()
+        names = [side.name for side in sides if isinstance(side, ir.Var) and side.name in free]
+        if len(names) == 2:
             counts = [_inputs_with(main, name) for name in names]
-            if all(name in free for name in names) and counts[0] != counts[1]:
+            if counts[0] != counts[1]:
                 past, new = names if counts[0] > counts[1] else names[::-1]
                 return past, new
     return None
