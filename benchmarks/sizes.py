@@ -16,7 +16,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -73,10 +73,10 @@ class Subject:
                 found[value.name] = random.standard_normal(shape, dtype=np.float32)
         return found
 
-    def is_sample(self, sizes: Sizes) -> bool:
-        sampled = {name: found for name, found in self.samples.items() if found}
+    def has_variant(self, sizes: Sizes, variants: Iterable[Mapping[str, int]]) -> bool:
+        """Whether one of the ``variants`` is for these sizes; it may leave some open."""
         sizes_of = dict(zip(self.names(), sizes, strict=True))
-        return bool(sampled) and all(sizes_of[name] in found for name, found in sampled.items())
+        return any(sizes_of.items() >= fixed.items() for fixed in variants)
 
 
 def subjects() -> dict[str, Callable[[], Subject]]:
@@ -123,7 +123,12 @@ def measured(
     program.save(ours)
     size = ours.stat().st_size
     print(f"{name}: compiled in {seconds:.0f} s, {size >> 10} KiB", flush=True)
-    rows = [_row(name, subject, sizes, database, options, folder) for sizes in subject.sizes]
+    variants = (program.plan or {})["main"].variants.values()
+    rows = [
+        _row(name, subject, sizes, database, options, folder)
+        | {"is_sample": subject.has_variant(sizes, variants)}
+        for sizes in subject.sizes
+    ]
     inputs = [subject.inputs(sizes) for sizes in subject.sizes]
     pairs = [(ours, before, given) for before, given in zip([*inputs[1:], inputs[0]], inputs, strict=True)]
     with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
@@ -162,7 +167,6 @@ def _row(
         times = interleaved(running | found, options.rounds, options.seconds)
     return {
         "sizes": list(sizes),
-        "is_sample": subject.is_sample(sizes),
         "seconds": {label: statistics.median(rounds) for label, rounds in times.items()},
         "ratios": {label: speedup(times[OURS], rounds) for label, rounds in times.items() if label != OURS},
         "error": error,

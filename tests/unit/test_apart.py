@@ -12,7 +12,7 @@ from unity_collage.backends import registry
 from unity_collage.backends.base import Backend
 from unity_collage.cost.method import Method
 from unity_collage.measure import client as measuring
-from unity_collage.measure.client import WorkerClient
+from unity_collage.measure.client import LATE, WorkerClient
 from unity_collage.testing.fake_backend import fake_backend
 
 
@@ -53,6 +53,12 @@ def test_one_request_is_split(client: WorkerClient) -> None:
     answers = client.compare({"ask": "costs"}, asked("one", "two", "three", "one"))
     assert len(answers) == 4
     assert client._child.lives == [{"one", "three"}, {"two"}]
+
+
+def test_what_is_left_when_the_time_is_over_is_late(client: WorkerClient) -> None:
+    answers = client.compare({"ask": "cost", "seconds": 0.0}, asked("one", "two", "three"))
+    assert [answer is LATE for answer in answers.values()] == [False, False, True]
+    assert answers["two:1"] is LATE and client._child.lives == [{"one", "three"}]
 
 
 def test_a_process_is_ended_before_it_loads_what_it_cannot_have(client: WorkerClient) -> None:

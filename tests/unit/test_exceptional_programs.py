@@ -117,3 +117,21 @@ def test_the_first_runtime_alone_is_not_asked() -> None:
     found = compared(PLAIN, ["theirs"], lambda *_: ["NaN"])
     del found.programs[OURS]
     assert found.finish() == "theirs"
+
+
+def test_others_are_timed_again_where_the_promising_ones_fail_in_turns() -> None:
+    """Ours runs in the first rounds only, and the greedy one is slower."""
+    asked: list[list[str]] = []
+
+    def in_turns(names: list[str], rounds: int, _: float) -> Any:
+        asked.append(names)
+        if OURS in names and len(asked) > 1:
+            return "it crashes"
+        return {name: [1.0 if name == OURS else 9.0] * rounds for name in names}
+
+    found = compared(PLAIN, [], lambda *_: [])
+    built: Any = (PLAIN, None)
+    found.programs["greedy"] = CandidateProgram(None, built)
+    found.worker.timed_in_turns = in_turns  # type: ignore[method-assign]
+    assert found.finish() == "greedy"
+    assert found.programs[OURS].reason == "it crashes"

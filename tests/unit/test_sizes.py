@@ -36,7 +36,7 @@ from unity_collage.lowering.build import finish, lower
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
-from unity_collage.profile.inputs import samples_of
+from unity_collage.profile.inputs import samples_of, unmet_sizes
 from unity_collage.sizes.samples import by_default, combined, members_of, typical
 from unity_collage.sizes.variants import varied, with_variants
 from unity_collage.target import host_target
@@ -88,15 +88,25 @@ def test_prompts_of_a_decoder_are_measured_at_a_length_of_their_own() -> None:
     assert like_of(mod[prompts]) == {"length": 64, "past": 64}
     assert range_of(mod["main"]) and not range_of(mod[prompts])
     assert samples_of(mod) == [{"past": 64, "length": 1}]
+    assert unmet_sizes(mod) == {"past": 32, "length": 64}
 
 
-def test_equal_numbers_of_inputs_do_not_tell_which_size_is_the_cache() -> None:
+@pytest.mark.parametrize(
+    ("kinds", "results"),
+    [(["past", "past"], 1), (["past", "new"], 2), (["past"], 2)],
+    ids=["one result", "either may be the cache", "one input"],
+)
+def test_what_only_joins_inputs_is_no_decoder(kinds: list[str], results: int) -> None:
+    sizes = {name: tirx.Var(name, "int64") for name in ("past", "new")}
+    params = [
+        relax.Var(f"p{i}", relax.TensorType([1, sizes[kind], 4], "float32")) for i, kind in enumerate(kinds)
+    ]
+    tokens = relax.Var("tokens", relax.TensorType([1, sizes["new"]], "int64"))
     builder = relax.BlockBuilder()
-    new, past = (
-        relax.Var(name, relax.TensorType([tirx.Var(name, "int64"), 4], "float32")) for name in ("new", "past")
-    )
-    with builder.function("main", [new, past]):
-        builder.emit_func_output(builder.emit(relax.op.concat([past, new], 0)))
+    with builder.function("main", [*params, tokens]):
+        new = builder.emit(relax.op.take(W, tokens, axis=0))
+        joined = [builder.emit(relax.op.concat([params[0], new], 1)) for _ in range(results)]
+        builder.emit_func_output(relax.Tuple(joined))
     assert by_default(builder.get()["main"]) == {}
 
 

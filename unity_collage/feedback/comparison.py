@@ -225,8 +225,9 @@ class Comparison:
             last = self._last_rounds(first)
             for name, seconds in {**first, **last}.items():
                 self.programs[name].seconds = seconds
-            if not last:
-                break
+            if not last:  # the programs that were promising do not run in turns
+                first = {name: seconds for name, seconds in first.items() if not self.programs[name].reason}
+                continue
             winner = winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
             if not (reason := self.why_lossy(winner)):
                 return winner

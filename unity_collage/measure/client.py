@@ -103,6 +103,9 @@ class WorkerClient:
         while pending:
             group = pending.pop(0)
             left_seconds = max(0.0, end - time.monotonic())
+            if answers and not left_seconds:
+                answers.update(dict.fromkeys(group, LATE))
+                continue
             problem = self._asked({**request, "seconds": left_seconds}, group, answers)
             left = {key: asked for key, asked in group.items() if key not in answers}
             if not left:

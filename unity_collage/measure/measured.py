@@ -128,6 +128,8 @@ class MeasuredCost(KernelCosts):
         apart = behind == 0 or behind < self._caches().all_bytes
         found = costs_in_turns(self._client(), workloads, here, apart, self._seconds_for(fact))
         self.progress(1, 1, "")
+        if not found:
+            return {}
         fields = ("seconds", "low", "high", "runs", "is_doubtful")
         self._keep_fact(
             fact,

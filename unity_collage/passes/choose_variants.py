@@ -36,6 +36,7 @@ from ..plan.worth import (
     worth_beside_shared,
 )
 from ..sizes.parts import SplitAxes, axes_of
+from ..sizes.samples import described
 from ..sizes.switch import switch
 from ..sizes.variants import OWN
 
@@ -62,6 +63,9 @@ class ChooseVariants:
         if "main" not in there or not is_switch(mod["main"]) or not range_of(mod["main"]):
             return mod
         found = _Range(mod)
+        if found.axes is None and not range_of(mod[found.shared]):
+            sizes = described(like_of(mod[found.shared]))
+            return _with_remark(mod, f"{found.shared} runs sizes unlike the samples, measured at {sizes}")
         if not found.known:
             return _with_remark(mod, f"each size keeps its plan: {found.why_unknown}")
         if found.axes is None:

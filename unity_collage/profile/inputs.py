@@ -12,7 +12,7 @@ from tvm.ir import IRModule
 from ..errors import CollageError
 from ..graph.calls import calls, op_name
 from ..graph.shapes import dtype_of, tensor_type
-from ..graph.variants import like_of, sizes_of, variants_in
+from ..graph.variants import called_by_switch, like_of, sizes_of, variants_in
 from ..measure.inputs import random_inputs, why_not_drawn
 from ..reference.literals import size_of
 
@@ -103,15 +103,18 @@ def input_sets(mod: IRModule) -> list[list[np.ndarray]]:
 def unmet_sizes(mod: IRModule) -> dict[str, int] | None:
     """Sizes of the open dimensions that are none of the samples: between the two largest, or half of the only one.
 
-    None where no dimension has such a size.
+    Where that is 1, the size at which the kernels for all other sizes are measured: so the prompts of a decoder are run
+    too. None where no dimension has such a size.
     """
     samples = samples_of(mod)
     if not samples:
         return None
     found: dict[str, int] = {}
+    others = like_of(mod[called[-1]]) if (called := called_by_switch(mod["main"])) else {}
     for name in samples[0]:
         *smaller, largest = sorted({sizes[name] for sizes in samples})
-        found[name] = max(1, (smaller[-1] + largest) // 2 if smaller else largest // 2)
+        half = (smaller[-1] + largest) // 2 if smaller else largest // 2
+        found[name] = half or others.get(name, 1)
     return None if found in samples else found
 
 

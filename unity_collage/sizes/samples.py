@@ -8,6 +8,7 @@ from itertools import product
 from operator import index
 
 from tvm import ir, relax, tirx
+from tvm_ffi import structural_equal
 
 from ..errors import ModelError
 from ..graph.multiples import multiples
@@ -164,30 +165,44 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
 def _cache_of(main: relax.Function) -> tuple[str, str] | None:
     """The dimensions of a decoder's cache: the number of earlier tokens, and that of new ones; None for other models.
 
-    Some result has the sum of both, and more inputs have the first: keys and values of each layer.
+    Two inputs and two results at least, keys and values, are alike but for ``past`` there and ``past + new`` here.
     """
     free = free_dimensions(main)
     results = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    for dim in (dim for ty in results for dim in _dims(ty)):
-        sides = (dim.a, dim.b) if isinstance(dim, tirx.Add) else ()
-        names = [side.name for side in sides if isinstance(side, ir.Var) and side.name in free]
-        if len(names) == 2:
-            counts = [_inputs_with(main, name) for name in names]
-            if counts[0] != counts[1]:
-                past, new = names if counts[0] > counts[1] else names[::-1]
-                return past, new
-    return None
+    found: dict[tuple[str, str], list[set[int]]] = {}
+    for i, j in product(range(len(main.params)), range(len(results))):
+        names = _grown(_dims(main.params[i].ty), _dims(results[j]))
+        if names is not None and free.keys() >= {*names}:
+            inputs, outputs = found.setdefault(names, [set(), set()])
+            inputs.add(i)
+            outputs.add(j)
+    pairs = [names for names, places in found.items() if min(map(len, places)) > 1]
+    return pairs[0] if len(pairs) == 1 else None
 
 
-def _inputs_with(main: relax.Function, name: str) -> int:
-    """How many inputs have an axis with this size."""
-    return sum(
-        any(isinstance(dim, ir.Var) and dim.name == name for dim in _dims(param.ty)) for param in main.params
-    )
+def _grown(before: Sequence[ir.Expr], after: Sequence[ir.Expr]) -> tuple[str, str] | None:
+    """The names of ``past`` and ``new`` if ``after`` is ``before`` with ``past + new`` in place of one ``past``."""
+    if len(before) != len(after):
+        return None
+    apart = [(a, b) for a, b in zip(before, after, strict=True) if not structural_equal(a, b)]
+    if len(apart) != 1:
+        return None
+    ((past, total),) = apart
+    if not isinstance(past, ir.Var) or not isinstance(total, tirx.Add):
+        return None
+    others = [side for side in (total.a, total.b) if isinstance(side, ir.Var) and not side.same_as(past)]
+    is_sum = any(side.same_as(past) for side in (total.a, total.b))
+    return (past.name, others[0].name) if is_sum and len(others) == 1 else None
 
 
 def _dims(ty: ir.Type) -> Sequence[ir.Expr]:
     return list(getattr(getattr(ty, "shape", None), "values", ()))
+
+
+def are_single_tokens(main: relax.Function, samples: Iterable[Sizes]) -> bool:
+    """Whether ``main`` is a decoder with a cache, and all samples make one token: then all other calls read prompts."""
+    cache = _cache_of(main)
+    return cache is not None and all(sizes.get(cache[1]) == 1 for sizes in samples)
 
 
 def can_have(main: relax.Function, sizes: Sizes) -> bool:

@@ -31,6 +31,7 @@ from .parts import axes_in_parts, for_none, two_parts, with_axes
 from .samples import (
     Samples,
     Sizes,
+    are_single_tokens,
     by_default,
     can_have,
     combined,
@@ -135,7 +136,7 @@ def _switched(
         generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
         like = typical(main, [sizes for sizes, _ in made])
         generic = generic.with_attr(LIKE, like)
-        if any(like.items() >= sizes.items() for sizes, _ in made):
+        if not are_single_tokens(main, [sizes for sizes, _ in made]):
             generic = with_range(generic, likely)
         return switch(main, made, merged.add(GENERIC, generic, mod))
     larger: list[tuple[Sizes, ir.GlobalVar]] = []
