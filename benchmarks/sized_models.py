@@ -128,6 +128,58 @@ def transformer(width: int = 32, heads: int = 4, table: int = 24, layers: int = 
     return g.model(ids, x, ["batch", "length", width])
 
 
+class _Decoder(_Graph):
+    """What decoders with a cache have in common: tokens ``x``, and ``key0``, ``value0``, ... of earlier tokens."""
+
+    def __init__(self, width: int, heads: int, shared: int) -> None:
+        """``shared``: the number of heads of keys and values."""
+        super().__init__()
+        self._width, self._size, self._shared = width, width // heads, shared
+        zero, one, self.last = (self.constant(np.array(n, np.int64)) for n in (0, 1, -1))
+        places = (("key0", 2), ("x", 1))
+        lengths = [self.op("Shape", name, start=axis, end=axis + 1) for name, axis in places]
+        past, length = (self.op("Squeeze", value) for value in lengths)
+        total = self.op("Add", past, length)
+        self.places = self.op("Range", past, total, one)
+        """The positions of the tokens."""
+        every, rows = (
+            self.op("Range", zero, total, one),
+            self.op("Unsqueeze", self.places, self.constant([1])),
+        )
+        visible = self.op("LessOrEqual", every, rows)
+        hidden = self.constant(np.float32(0)), self.constant(np.float32(-1e9))
+        self._mask = self.op("Where", visible, *hidden)
+        self._inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, "length"])]
+        self._results: list[str] = []
+
+    def cached(self, layer: int, key: str, value: str) -> tuple[str, str]:
+        """Keys and values of earlier and new tokens, which are results too."""
+        for name, new in (("key", key), ("value", value)):
+            shape = [1, self._shared, "past", self._size]
+            self._inputs.append(helper.make_tensor_value_info(f"{name}{layer}", TensorProto.FLOAT, shape))
+            joined = [f"{name}{layer}", new]
+            self.nodes.append(helper.make_node("Concat", joined, [f"new_{name}{layer}"], axis=2))
+            self._results.append(f"new_{name}{layer}")
+        return f"new_key{layer}", f"new_value{layer}"
+
+    def attention(self, query: str, keys: str, values: str) -> str:
+        """(1, heads, length, size) -> (1, length, width); no token sees later ones."""
+        turned = self.op("Transpose", keys, perm=[0, 1, 3, 2])
+        scores = self.op("MatMul", query, turned)
+        scaled = self.op("Mul", scores, self.constant(np.float32(self._size**-0.5)))
+        chosen = self.op("Softmax", self.op("Add", scaled, self._mask), axis=-1)
+        mixed = self.op("Transpose", self.op("MatMul", chosen, values), perm=[0, 2, 1, 3])
+        return self.op("Reshape", mixed, self.constant(np.array([1, -1, self._width])))
+
+    def decoder(self, title: str, logits: str, vocabulary: int) -> onnx.ModelProto:
+        self.nodes.append(helper.make_node("Identity", [logits], ["y"]))
+        outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, vocabulary])]
+        shape = [1, self._shared, "total", self._size]
+        outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in self._results]
+        graph = helper.make_graph(self.nodes, title, self._inputs, outputs, self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def decoder(
     width: int = 32, heads: int = 4, layers: int = 2, vocabulary: int = 50, table: int = 64
 ) -> onnx.ModelProto:
@@ -136,54 +188,28 @@ def decoder(
 
     Inputs are ``x``, ``key0``, ``value0``, ..., results ``y``, ``new_key0``, ``new_value0``, ...
     """
-    g, size = _Graph(), width // heads
-    zero, one, last = (g.constant(np.array(n, np.int64)) for n in (0, 1, -1))
-    lengths = [g.op("Shape", name, start=axis, end=axis + 1) for name, axis in (("key0", 2), ("x", 1))]
-    past, length = (g.op("Squeeze", value) for value in lengths)
-    total = g.op("Add", past, length)
-    places = g.op("Range", past, total, one)
-    visible = g.op("LessOrEqual", g.op("Range", zero, total, one), g.op("Unsqueeze", places, g.constant([1])))
-    mask = g.op("Where", visible, g.constant(np.float32(0)), g.constant(np.float32(-1e9)))
+    g = _Decoder(width, heads, heads)
     words = g.drawn(vocabulary, width)
-    x = g.op("Add", g.op("Gather", words, "x"), g.op("Gather", g.drawn(table, width), places))
-    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, "length"])]
-    results = []
-    split = g.constant(np.array([1, -1, heads, size]))
+    x = g.op("Add", g.op("Gather", words, "x"), g.op("Gather", g.drawn(table, width), g.places))
+    split = g.constant(np.array([1, -1, heads, width // heads]))
     for layer in range(layers):
         normal = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
         query, key, value = (
             g.op("Transpose", g.op("Reshape", g.linear(normal, width, width), split), perm=[0, 2, 1, 3])
             for _ in range(3)
         )
-        for name, new in (("key", key), ("value", value)):
-            shape = [1, heads, "past", size]
-            inputs.append(helper.make_tensor_value_info(f"{name}{layer}", TensorProto.FLOAT, shape))
-            g.nodes.append(
-                helper.make_node("Concat", [f"{name}{layer}", new], [f"new_{name}{layer}"], axis=2)
-            )
-            results.append(f"new_{name}{layer}")
-        turned = g.op("Transpose", f"new_key{layer}", perm=[0, 1, 3, 2])
-        scores = g.op("Mul", g.op("MatMul", query, turned), g.constant(np.float32(size**-0.5)))
-        chosen = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
-        mixed = g.op("Transpose", g.op("MatMul", chosen, f"new_value{layer}"), perm=[0, 2, 1, 3])
-        x = g.op(
-            "Add", x, g.linear(g.op("Reshape", mixed, g.constant(np.array([1, -1, width]))), width, width)
-        )
+        keys, values = g.cached(layer, key, value)
+        x = g.op("Add", x, g.linear(g.attention(query, keys, values), width, width))
         normal = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
         inner = g.linear(normal, width, 4 * width)
         half = g.op("Mul", inner, g.constant(np.float32(0.5)))
         root = g.op("Erf", g.op("Mul", inner, g.constant(np.float32(0.5**0.5))))
         gelu = g.op("Mul", half, g.op("Add", root, g.constant(np.float32(1))))
         x = g.op("Add", x, g.linear(gelu, 4 * width, width))
-    final = g.op("Gather", x, last, axis=1)
+    final = g.op("Gather", x, g.last, axis=1)
     normal = g.op("LayerNormalization", final, g.drawn(width), g.drawn(width))
     logits = g.op("MatMul", normal, g.op("Transpose", words, perm=[1, 0]))
-    g.nodes.append(helper.make_node("Identity", [logits], ["y"]))
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, vocabulary])]
-    shape = [1, heads, "total", size]
-    outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in results]
-    graph = helper.make_graph(g.nodes, "decoder", inputs, outputs, g.weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return g.decoder("decoder", logits, vocabulary)
 
 
 def llama(
@@ -194,16 +220,9 @@ def llama(
     Inputs and results are those of :func:`decoder`; keys and values have ``shared`` heads. Operators are those that
     PyTorch exports of transformers' Llama: keys are repeated by Expand, angles are computed.
     """
-    g, size = _Graph(), width // heads
-    zero, one, last = (g.constant(np.array(n, np.int64)) for n in (0, 1, -1))
-    lengths = [g.op("Shape", name, start=axis, end=axis + 1) for name, axis in (("key0", 2), ("x", 1))]
-    past, length = (g.op("Squeeze", value) for value in lengths)
-    total = g.op("Add", past, length)
-    places = g.op("Range", past, total, one)
-    visible = g.op("LessOrEqual", g.op("Range", zero, total, one), g.op("Unsqueeze", places, g.constant([1])))
-    mask = g.op("Where", visible, g.constant(np.float32(0)), g.constant(np.float32(-1e9)))
+    g, size = _Decoder(width, heads, shared), width // heads
     speeds = g.constant((10000.0 ** (-np.arange(0, size, 2) / size)).astype(np.float32)[None])
-    turned = g.op("Cast", g.op("Unsqueeze", places, g.constant([1])), to=TensorProto.FLOAT)
+    turned = g.op("Cast", g.op("Unsqueeze", g.places, g.constant([1])), to=TensorProto.FLOAT)
     angles = g.op("MatMul", turned, speeds)
     angles = g.op("Concat", angles, angles, axis=-1)
     cos, sin = g.op("Cos", angles), g.op("Sin", angles)
@@ -236,36 +255,18 @@ def llama(
 
     words = g.drawn(vocabulary, width)
     x = g.op("Gather", words, "x")
-    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, "length"])]
-    results = []
     for layer in range(layers):
         a = normal(x)
         query = rotated(by_heads(product(a, width, width), heads))
         key = rotated(by_heads(product(a, width, shared * size), shared))
         value = by_heads(product(a, width, shared * size), shared)
-        for name, new in (("key", key), ("value", value)):
-            shape = [1, shared, "past", size]
-            inputs.append(helper.make_tensor_value_info(f"{name}{layer}", TensorProto.FLOAT, shape))
-            g.nodes.append(
-                helper.make_node("Concat", [f"{name}{layer}", new], [f"new_{name}{layer}"], axis=2)
-            )
-            results.append(f"new_{name}{layer}")
-        keys = g.op("Transpose", repeated(f"new_key{layer}"), perm=[0, 1, 3, 2])
-        scores = g.op("Mul", g.op("MatMul", query, keys), g.constant(np.float32(size**-0.5)))
-        chosen = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
-        mixed = g.op("Transpose", g.op("MatMul", chosen, repeated(f"new_value{layer}")), perm=[0, 2, 1, 3])
-        x = g.op(
-            "Add", x, product(g.op("Reshape", mixed, g.constant(np.array([1, -1, width]))), width, width)
-        )
+        keys, values = g.cached(layer, key, value)
+        mixed = g.attention(query, repeated(keys), repeated(values))
+        x = g.op("Add", x, product(mixed, width, width))
         a = normal(x)
         gate = product(a, width, inner)
         gate = g.op("Mul", gate, g.op("Sigmoid", gate))
         x = g.op("Add", x, product(g.op("Mul", gate, product(a, width, inner)), inner, width))
-    final = normal(g.op("Gather", x, last, axis=1))
+    final = normal(g.op("Gather", x, g.last, axis=1))
     logits = g.op("MatMul", final, g.op("Transpose", words, perm=[1, 0]))
-    g.nodes.append(helper.make_node("Identity", [logits], ["y"]))
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, vocabulary])]
-    shape = [1, shared, "total", size]
-    outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in results]
-    graph = helper.make_graph(g.nodes, "llama", inputs, outputs, g.weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return g.decoder("llama", logits, vocabulary)

@@ -6,8 +6,9 @@ Each model is compiled once with sizes left open (*ours*), and for each size onc
 run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample* says
 whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of its
 result. The column of a runtime that is not installed is empty. The first networks are of the folder ``sized``, as torch
-exports them, with random weights; the others are of ``sized_models``. Decoders make one token, with a cache of so many.
-``--json`` adds each model to a file; models that it has are not run again.
+exports them, with random weights; the others are of ``sized_models``. The sizes of a decoder are its new tokens, of
+which there is one, and the tokens in its cache. ``--json`` adds each model to a file; models that it has are not run
+again.
 """
 
 from __future__ import annotations

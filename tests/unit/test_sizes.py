@@ -79,6 +79,7 @@ def test_single_tokens_are_likely_for_a_decoder_with_a_cache(make: Any) -> None:
     assert typical(main) == {"length": 64, "past": 64}
     assert typical(main, [{"length": 1}]) == {"length": 64, "past": 64}
     assert typical(main, [{"length": 1}, {"length": 4}]) == {"length": 4, "past": 64}
+    assert typical(main, [{"length": 1, "past": 1}, {"length": 1, "past": 16}]) == {"length": 1, "past": 16}
 
 
 def test_prompts_of_a_decoder_are_measured_at_a_length_of_their_own() -> None:

@@ -144,7 +144,7 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     def middle(name: str, axes: set[int]) -> int:
         guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 and name not in cache else _UNKNOWN
         sizes = sorted({sizes[name] for sizes in given if name in sizes}) or sorted(likely.get(name, ()))
-        if sizes == [1] and name in cache:
+        if sizes == [1] and name in cache[1:] and are_single_tokens(main, given):
             sizes = []
         return sizes[len(sizes) // 2] if sizes else at_least(guess, name)
 
@@ -200,9 +200,12 @@ def _dims(ty: ir.Type) -> Sequence[ir.Expr]:
 
 
 def are_single_tokens(main: relax.Function, samples: Iterable[Sizes]) -> bool:
-    """Whether ``main`` is a decoder with a cache, and all samples make one token: then all other calls read prompts."""
+    """Whether ``main`` is a decoder with a cache, and all samples make one token behind any number of earlier ones.
+
+    Then all other calls read prompts.
+    """
     cache = _cache_of(main)
-    return cache is not None and all(sizes.get(cache[1]) == 1 for sizes in samples)
+    return cache is not None and all(sizes.get(cache[1]) == 1 and cache[0] not in sizes for sizes in samples)
 
 
 def can_have(main: relax.Function, sizes: Sizes) -> bool:
