@@ -42,6 +42,7 @@ class Found:
 @contextmanager
 def _judge(backend: str) -> Iterator[Callable[[str], Found]]:
     import unity_collage as uc
+    from unity_collage.errors import last_line
 
     def judged(name: str) -> Found:
         case, has_kernels = _cases()[name], False
@@ -51,7 +52,7 @@ def _judge(backend: str) -> Iterator[Callable[[str], Found]]:
             has_kernels = any(kernel.backend == backend for plan in plans for kernel in plan.kernels)
             reason = why_wrong(program, case)
         except Exception as error:
-            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[-1:]}"[:300]
+            reason = f"{type(error).__name__}: {last_line(error)}"[:300]
         return Found(has_kernels, "" if reason in (None, NEARER) else str(reason))
 
     yield judged

@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..graph.multiples import multiples
 from ..graph.shapes import shape_of
 from ..graph.variants import at_sizes
+from .switch import dims_of
 
 Samples = Mapping[str, Sequence[int] | Mapping[int, float]]
 """Sizes by the name of a dimension; a ``range`` stands for some of its members, a mapping has weights of the sizes."""
@@ -171,7 +172,7 @@ def _cache_of(main: relax.Function) -> tuple[str, str] | None:
     results = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
     found: dict[tuple[str, str], list[set[int]]] = {}
     for i, j in product(range(len(main.params)), range(len(results))):
-        names = _grown(_dims(main.params[i].ty), _dims(results[j]))
+        names = _grown(dims_of(main.params[i].ty), dims_of(results[j]))
         if names is not None and free.keys() >= {*names}:
             inputs, outputs = found.setdefault(names, [set(), set()])
             inputs.add(i)
@@ -193,10 +194,6 @@ def _grown(before: Sequence[ir.Expr], after: Sequence[ir.Expr]) -> tuple[str, st
     others = [side for side in (total.a, total.b) if isinstance(side, ir.Var) and not side.same_as(past)]
     is_sum = any(side.same_as(past) for side in (total.a, total.b))
     return (past.name, others[0].name) if is_sum and len(others) == 1 else None
-
-
-def _dims(ty: ir.Type) -> Sequence[ir.Expr]:
-    return list(getattr(getattr(ty, "shape", None), "values", ()))
 
 
 def are_single_tokens(main: relax.Function, samples: Iterable[Sizes]) -> bool:
