@@ -2,13 +2,14 @@
 
     python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--json FILE]
 
-Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*). All
-run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample* says
-whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of its
-result. The column of a runtime that is not installed is empty. The first networks are of the folder ``sized``, as torch
-exports them, with random weights; the others are of ``sized_models``. The sizes of a decoder are its new tokens, of
-which there is one, and the tokens in its cache. ``--json`` adds each model to a file; models that it has are not run
-again.
+Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*).
+All run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample*
+says whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of
+its result. torch.compile gets a module for each size, which it compiles for that size alone, so it is at least as
+fast as with ``dynamic=True``. The column of a runtime that cannot run a model is empty, and the file says why. The
+first networks are of the folder ``sized``, as torch exports them, with random weights; the others are of
+``sized_models``. The sizes of a decoder are its new tokens, of which there is one, and the tokens in its cache.
+``--json`` adds each model to a file; models that it has are not run again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import sized_models
 import zoo_models
 from rich.console import Console
 from rich.table import Table
+from torch_peer.runtime import TORCH_COMPILE, process_of
 
 import unity_collage as uc
 from unity_collage.database.costs import CostDatabase
@@ -40,7 +42,7 @@ from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
 from unity_collage.profile.rounds import speedup
 from unity_collage.scratch import Scratch
 
-AGAINST = (ONNX_RUNTIME, "openvino")
+AGAINST = (ONNX_RUNTIME, "openvino", TORCH_COMPILE)
 FIXED = "fixed"
 LATER_CALLS = 21
 _EXPORTED = Path(__file__).resolve().parent / "sized"
@@ -162,8 +164,8 @@ def _row(
             for label, path in programs.items()
         }
         source = folder / f"{name}.onnx"
-        makers = {peer: lambda peer=peer: RuntimeProcess(peer, source, inputs, threads) for peer in AGAINST}
-        found, _ = started(makers, source, inputs, stack)
+        makers = {peer: partial(process_of, peer, source, inputs, threads) for peer in AGAINST}
+        found, missing = started(makers, source, inputs, stack)
         error = _error(running[OURS].outputs(), found[ONNX_RUNTIME].outputs())
         times = interleaved(running | found, options.rounds, options.seconds)
     return {
@@ -171,6 +173,7 @@ def _row(
         "seconds": {label: statistics.median(rounds) for label, rounds in times.items()},
         "ratios": {label: speedup(times[OURS], rounds) for label, rounds in times.items() if label != OURS},
         "error": error,
+        "missing": missing,
     }
 
 

@@ -35,17 +35,16 @@ import numpy as np
 import onnx
 import plots
 import roofline
-import torch_peer.runtime as torch_peer
 import zoo_models as models
 from league import STOCK
 from rich.console import Console
 from rich.table import Table
+from torch_peer.runtime import TORCH_COMPILE, process_of
 
 import unity_collage as uc
 from unity_collage.backends import select
 from unity_collage.feedback import Refinement
 from unity_collage.profile.peers.bench import interleaved, started
-from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS, PEERS
 from unity_collage.report import duration
 from unity_collage.scratch import Scratch
@@ -53,13 +52,6 @@ from unity_collage.scratch import Scratch
 REFERENCE = "onnxruntime"
 """The runtime with the reference outputs; in float32 for any precision."""
 AGAINST = {"f32": ("onnxruntime", "openvino"), "bf16": (REFERENCE, "openvino-default")}
-
-
-def _process(name: str, path: Path, feeds: dict[str, np.ndarray]) -> RuntimeProcess:
-    """A runtime with its model; torch.compile's converter is part of the benchmarks."""
-    if name == torch_peer.NAME:
-        return RuntimeProcess(name, path, feeds, uc.num_threads(), torch_peer.RUNNER, [torch_peer.FOLDER])
-    return RuntimeProcess(name, path, feeds, uc.num_threads())
 
 
 def main(arguments: list[str]) -> None:
@@ -124,7 +116,9 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
                 model, backends=[backend], database=database, precision=options.precision, packs=False
             )
             forced.save(entries[f"{backend} forced"][1])
-        makers = {entry: partial(_process, *found, feeds) for entry, found in entries.items()}
+        makers = {
+            entry: partial(process_of, *found, feeds, uc.num_threads()) for entry, found in entries.items()
+        }
         processes, row["missing"] = started(makers, source, feeds, stack)
         print(f"{name}: timing", file=sys.stderr, flush=True)
         exchanged: list[float | None] = []
@@ -185,7 +179,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--unseen", action="store_true", help="the networks of unseen/ in place of the zoo")
     everything = [*networks.names(False), *networks.names(True)]
     parser.add_argument("--models", nargs="+", choices=everything, metavar="NAME")
-    parser.add_argument("--against", nargs="*", choices=sorted([*PEERS, torch_peer.NAME]))
+    parser.add_argument("--against", nargs="*", choices=sorted([*PEERS, TORCH_COMPILE]))
     parser.add_argument("--precision", choices=sorted(league.PEERS), default="f32")
     parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
     parser.add_argument("--rounds", type=int, default=7)

@@ -46,12 +46,18 @@ class Call:
     def ints(self, index: int, attribute: str = "") -> list[int] | None:
         """What older operator sets have as an attribute and newer ones as an operand; None if it is left out."""
         if self.has(index):
-            return self._known(index).flatten().tolist()
+            return self.constant(index).flatten().tolist()
         return self.attributes.get(attribute)
 
     def number(self, index: int) -> float | None:
         """An operand of one element; None if it is left out."""
-        return self._known(index).item() if self.has(index) else None
+        return self.constant(index).item() if self.has(index) else None
+
+    def constant(self, index: int) -> torch.Tensor:
+        """An operand that is the same for all inputs of these shapes; raises ModelError for another one."""
+        if not self.known[index]:
+            raise self.lacks(f"where operand {index} is computed from the inputs")
+        return self._operand(index)
 
     def lacks(self, what: str) -> ModelError:
         """The error that says that the torch function does not do ``what``."""
@@ -64,11 +70,6 @@ class Call:
         if value is None:
             raise self.lacks(f"without operand {index}")
         return value
-
-    def _known(self, index: int) -> torch.Tensor:
-        if not self.known[index]:
-            raise self.lacks(f"where operand {index} is computed from the inputs")
-        return self._operand(index)
 
 
 def title(node: onnx.NodeProto) -> str:

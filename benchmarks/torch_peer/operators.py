@@ -13,7 +13,7 @@ from functools import reduce
 import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from . import shapes, windows
+from . import recurrent, shapes, windows
 from .call import Call, Value
 
 Operator = Callable[..., Value]
@@ -100,6 +100,7 @@ def _gemm(call: Call, left: Value, right: Value, bias: Value = None) -> Value:
 
 
 OPERATORS: dict[str, Operator] = {
+    "Abs": _elementwise(torch.abs),
     "Add": _arithmetic(operator.add),
     "AveragePool": windows.average_pool,
     "BatchNormalization": _batch_norm,
@@ -110,6 +111,7 @@ OPERATORS: dict[str, Operator] = {
     "ConstantOfShape": shapes.constant_of_shape,
     "Conv": windows.convolution,
     "ConvTranspose": windows.transposed_convolution,
+    "Cos": _elementwise(torch.cos),
     "Div": _quotient,
     "Dropout": lambda _call, x, *_operands: x,
     "Equal": lambda _call, left, right: torch.eq(left, right),
@@ -117,18 +119,29 @@ OPERATORS: dict[str, Operator] = {
     "Expand": shapes.expand,
     "Flatten": shapes.flatten,
     "Gather": shapes.gather,
+    "GatherElements": lambda call, x, indices: torch.gather(x, call.axis(0), indices),
     "Gemm": _gemm,
     "GlobalAveragePool": windows.global_average,
+    "GlobalMaxPool": windows.global_maximum,
+    "Greater": lambda _call, left, right: torch.gt(left, right),
+    "GreaterOrEqual": lambda _call, left, right: torch.ge(left, right),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _elementwise(F.hardswish),
     "Identity": _elementwise(lambda x: x),
     "LRN": _local_response_norm,
+    "LSTM": recurrent.lstm,
     "LayerNormalization": _layer_norm,
+    "Less": lambda _call, left, right: torch.lt(left, right),
+    "LessOrEqual": lambda _call, left, right: torch.le(left, right),
+    "Log": _elementwise(torch.log),
     "MatMul": lambda _call, left, right: torch.matmul(left, right),
     "MaxPool": windows.max_pool,
+    "Min": lambda _call, *terms: reduce(torch.minimum, terms),
     "Mul": _arithmetic(operator.mul),
+    "Neg": _elementwise(torch.neg),
     "Pad": shapes.pad,
     "Pow": _arithmetic(operator.pow),
+    "Range": lambda call, *_bounds: torch.arange(*(call.number(index) for index in range(3))),
     "Reciprocal": _elementwise(torch.reciprocal),
     "ReduceMean": _mean,
     "Relu": _elementwise(F.relu),
@@ -136,6 +149,7 @@ OPERATORS: dict[str, Operator] = {
     "Resize": windows.resize,
     "Shape": shapes.shape,
     "Sigmoid": _elementwise(torch.sigmoid),
+    "Sin": _elementwise(torch.sin),
     "Slice": shapes.slice_,
     "Softmax": _softmax,
     "Split": shapes.split,

@@ -1,4 +1,4 @@
-"""How torch.compile runs an ONNX model."""
+"""How torch.compile runs an ONNX model, in a process beside other runtimes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 
 from unity_collage.errors import ModelError
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import Inputs, Peer, python_loop
 
-NAME = "torch-compile"
+TORCH_COMPILE = "torch-compile"
 RUNNER = "torch_peer.runtime:torch_compile"
 FOLDER = Path(__file__).resolve().parents[1]
+
+
+def process_of(name: str, path: Path, inputs: Inputs, threads: int) -> RuntimeProcess:
+    """A runtime with its model: torch.compile, whose converter is part of the benchmarks, or one of the package."""
+    if name == TORCH_COMPILE:
+        return RuntimeProcess(name, path, inputs, threads, RUNNER, [FOLDER])
+    return RuntimeProcess(name, path, inputs, threads)
 
 
 def torch_compile(path: Path, inputs: Inputs, threads: int) -> Peer:

@@ -151,6 +151,10 @@ def global_average(call: Call, x: Value) -> Value:
     return x.mean(tuple(range(2, len(call.shape()))), keepdim=True)
 
 
+def global_maximum(call: Call, x: Value) -> Value:
+    return x.amax(tuple(range(2, len(call.shape()))), keepdim=True)
+
+
 _RESIZED = {
     ("nearest", "asymmetric", "floor"): ("nearest", "nearest", "nearest"),
     ("linear", "half_pixel", ""): ("linear", "bilinear", "trilinear"),

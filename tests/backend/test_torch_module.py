@@ -16,7 +16,7 @@ from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeP
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch_peer.module import graph_module  # noqa: E402  it imports torch
-from torch_peer.runtime import FOLDER, NAME, RUNNER  # noqa: E402
+from torch_peer.runtime import FOLDER, RUNNER, TORCH_COMPILE  # noqa: E402
 
 
 def agrees(made: onnx.ModelProto, x: np.ndarray) -> None:
@@ -84,7 +84,7 @@ def test_torch_compile_runs_as_a_peer(tmp_path: Path) -> None:
     case = WINDOWS["average, uneven, include 0, rounded up 1"]
     made = case.model()
     onnx.save(made, tmp_path / "m.onnx")
-    with RuntimeProcess(NAME, tmp_path / "m.onnx", {"x": case.x}, 1, RUNNER, [FOLDER]) as process:
+    with RuntimeProcess(TORCH_COMPILE, tmp_path / "m.onnx", {"x": case.x}, 1, RUNNER, [FOLDER]) as process:
         got, runs = process.outputs()[0], process.timed(0.0)
     with torch.no_grad():
         want = graph_module(made, {"x": case.x})(torch.from_numpy(case.x))[0].numpy()
@@ -97,4 +97,4 @@ def test_a_peer_that_lacks_an_operator_is_missing_by_its_name(tmp_path: Path) ->
     with pytest.raises(
         RuntimeMissing, match=r"torch-compile: ModelError: no torch function .* Celu \(node node\)"
     ):
-        RuntimeProcess(NAME, tmp_path / "m.onnx", {"x": ROWS}, 1, RUNNER, [FOLDER])
+        RuntimeProcess(TORCH_COMPILE, tmp_path / "m.onnx", {"x": ROWS}, 1, RUNNER, [FOLDER])

@@ -208,7 +208,25 @@ NUMBERS = {
     },
 }
 
-CASES = WINDOWS | SHAPES | NUMBERS
+
+def recurrent(direction: str, *states: np.ndarray) -> Case:
+    directions = 2 if direction == "bidirectional" else 1
+    weights = draw(directions, 20, 6), draw(directions, 20, 5), draw(directions, 40)
+    given = (X, *weights, *([None, *states] if states else []))
+    return Case("LSTM", draw(4, 2, 6), given, {"hidden_size": 5, "direction": direction}, outputs=3)
+
+
+MORE = {
+    "LSTM": recurrent("forward", draw(1, 2, 5), draw(1, 2, 5)),
+    "LSTM both ways": recurrent("bidirectional"),
+    "gather elements": Case("GatherElements", ROWS, (X, ints(0, 2).reshape(1, 2, 1)), {"axis": 1}),
+    "global maximum": pooled("GlobalMaxPool"),
+    "smallest": Case("Min", ROWS, (X, draw(8), draw(3, 1))),
+    "compare": Case("GreaterOrEqual", ROWS, (X, draw(8))),
+    **{op: Case(op, positive(3, 4)) for op in ("Abs", "Cos", "Log", "Neg", "Sin")},
+}
+
+CASES = WINDOWS | SHAPES | NUMBERS | MORE
 
 
 REFUSALS = {
