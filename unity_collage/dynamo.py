@@ -1,18 +1,21 @@
 """``torch.compile(module, backend="unity_collage")``: the graphs that TorchDynamo captures become programs.
 
-A graph is compiled when it first runs, with its weights as constants: change no weight afterwards. A graph that is
-refused runs as PyTorch would run it, and a warning in the log says why.
+A graph is compiled when it first runs, with its weights as constants. TorchDynamo calls one graph for every instance of
+a class. So there is a program for each set of weights, and a new one when they have changed. A graph that is refused
+runs as PyTorch would run it, and a warning in the log says why.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
-from torch.export.graph_signature import OutputKind
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, OutputKind
 
 from .compiler import compile as compile_model
 from .errors import CollageError, ModelError
@@ -20,7 +23,9 @@ from .frontend.pytorch.export import exported
 from .program import Program
 
 _LOG = logging.getLogger(__name__)
-_CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+_CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+_TENSOR = object()
+"""In place of a result that is a tensor, which the program returns."""
 
 
 def backend(graph: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
@@ -35,29 +40,41 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any], **options: Any
     return torch._dynamo.disable(_Compiled(graph, bool(given.pop("fallback", True)), given))
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What became of a graph for inputs of some sizes and some weights."""
+
+    program: Program | None
+    """None: PyTorch runs the graph."""
+    results: tuple[Any, ...]
+    """The known results, such as sizes, with ``_TENSOR`` in place of each tensor."""
+    weights: tuple[torch.Tensor, ...]
+    """Kept, so that no other tensor gets their memory."""
+    versions: tuple[int, ...]
+    """How often each weight had been written to."""
+
+
 class _Compiled:
-    """A graph, and its programs by the sizes of its inputs."""
+    """A graph, and its programs by the sizes of its inputs and the weights."""
 
     def __init__(self, graph: fx.GraphModule, has_fallback: bool, options: dict[str, Any]) -> None:
         self._graph, self._has_fallback, self._options = graph, has_fallback, options
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._is_weight = [_is_weight(node) for node in inputs]
-        self._results = next(iter(reversed(graph.graph.nodes))).args[0]
-        self._programs: dict[Any, Program | None] = {}
+        self._taken: dict[Any, _Taken] = {}
 
     def __call__(self, *args: Any) -> Any:
-        key = tuple((tuple(arg.shape), arg.dtype) if isinstance(arg, torch.Tensor) else arg for arg in args)
-        key = (*key, torch.is_grad_enabled())
-        if key not in self._programs:
-            self._programs[key] = self._program(args)
-        program = self._programs[key]
-        if program is None:
+        pairs = zip(args, self._is_weight, strict=True)
+        key = (*(_key(arg, is_weight) for arg, is_weight in pairs), torch.is_grad_enabled())
+        taken = self._taken.get(key)
+        if taken is None or taken.versions != tuple(map(_version, taken.weights)):
+            taken = self._taken[key] = self._compiled(args)
+        if taken.program is None:
             return self._graph(*args)
-        found = program(*(arg.detach().contiguous() for arg in self._free(args)))
+        found = taken.program(*(arg.detach().contiguous() for arg in self._free(args)))
         tensors = iter([found] if hasattr(found, "shape") else found)
         return tuple(
-            torch.from_dlpack(next(tensors)) if isinstance(result, fx.Node) else result
-            for result in self._results
+            torch.from_dlpack(next(tensors)) if result is _TENSOR else result for result in taken.results
         )
 
     def _free(self, args: Sequence[Any]) -> list[torch.Tensor]:
@@ -65,20 +82,44 @@ class _Compiled:
         pairs = zip(args, self._is_weight, strict=True)
         return [arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and not is_weight]
 
-    def _program(self, args: Sequence[Any]) -> Program | None:
-        """The program, or None with the reason in the log."""
+    def _compiled(self, args: Sequence[Any]) -> _Taken:
+        """The program; without one the reason is in the log."""
+        pairs = zip(args, self._is_weight, strict=True)
+        weights = tuple(arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and is_weight)
+        versions = tuple(map(_version, weights))
         try:
             _check_gradients(args)
             taken = exported(_Closed(self._graph, args, self._is_weight), tuple(self._free(args)))
             signature = taken.run_decompositions({}).graph_signature  # in which changes are results
             if any(spec.kind in _CHANGES for spec in signature.output_specs):
-                raise ModelError("it changes a buffer or an input, and a program writes only its results")
-            return compile_model(taken, **self._options)
+                raise ModelError(
+                    "it changes a weight, a buffer or an input; a program writes only its results"
+                )
+            return _Taken(compile_model(taken, **self._options), _results(taken), weights, versions)
         except CollageError as error:
             if not self._has_fallback:
                 raise
             _LOG.warning("a graph of torch.compile runs without unity_collage: %s", error)
-            return None
+            return _Taken(None, (), weights, versions)
+
+
+def _key(arg: Any, is_weight: bool) -> Any:
+    """What the program of a graph depends on: sizes and types, the place of a weight, or the value of a number."""
+    if not isinstance(arg, torch.Tensor):
+        return arg
+    return (tuple(arg.shape), arg.dtype, *((arg.data_ptr(), arg.stride()) if is_weight else ()))
+
+
+def _version(weight: torch.Tensor) -> int:
+    """How often a tensor was written to; PyTorch does not count that for tensors of inference mode."""
+    return 0 if weight.is_inference() else weight._version
+
+
+def _results(program: ExportedProgram) -> tuple[Any, ...]:
+    """The results of a graph that are known when it is compiled, such as sizes."""
+    specs = program.graph_signature.output_specs
+    wanted = [spec.arg for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    return tuple(arg.value if isinstance(arg, ConstantArgument) else _TENSOR for arg in wanted)
 
 
 def _is_weight(node: fx.Node) -> bool:

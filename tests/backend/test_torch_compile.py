@@ -1,0 +1,54 @@
+"""``torch.compile(backend="unity_collage")`` where TorchDynamo calls one graph with other weights or sizes."""
+
+from __future__ import annotations
+
+import pytest
+from compiled import LIBRARIES_FIRST
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch import nn  # noqa: E402
+
+OPTIONS = {"fallback": False, "estimator": LIBRARIES_FIRST}
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x).relu()
+
+
+def test_instances_of_a_class_have_their_own_weights() -> None:
+    """TorchDynamo calls one graph for both, with the weights as arguments."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    first, second, x = Layer().eval(), Layer().eval(), torch.randn(3, 4)
+    compiled = torch.compile(lambda layer, x: layer(x), backend="unity_collage", options=OPTIONS)
+    with torch.no_grad():
+        for layer in (first, second, first):
+            torch.testing.assert_close(compiled(layer, x), layer(x), rtol=1e-4, atol=1e-5)
+
+
+def test_weights_may_change_between_calls() -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer, x = Layer().eval(), torch.randn(3, 4)
+    compiled = torch.compile(layer, backend="unity_collage", options=OPTIONS)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+            layer.inner.weight.mul_(2)
+
+
+def test_sizes_may_be_results() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: (x + 1, x.shape[0] * 2), backend="unity_collage", options=OPTIONS, dynamic=True
+    )
+    with torch.no_grad():
+        for rows in (3, 5):
+            found, size = compiled(torch.ones(rows, 4))
+            torch.testing.assert_close(found, torch.full((rows, 4), 2.0))
+            assert size == 2 * rows
