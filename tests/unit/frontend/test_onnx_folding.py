@@ -52,3 +52,18 @@ def _has_no_calls(function: relax.Function) -> bool:
         function, lambda node: calls.append(node) if isinstance(node, relax.Call) else None
     )
     return not calls
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_beyond_the_range_saturates(dtype: str) -> None:
+    """onnx's evaluator rounds to int32 first, and larger numbers wrap around."""
+    x, ends = np.array([3e9, -3e9, np.inf, 7], "float32"), np.iinfo(dtype)
+    operands = {"x": x, "scale": np.array(1, "float32"), "zero": np.array(0, dtype)}
+    (found,) = run(one_node("QuantizeLinear", operands, opset=13, constant=[*operands]), {})
+    np.testing.assert_array_equal(found, np.array([ends.max, ends.min, ends.max, 7], dtype))
+
+
+def test_a_result_without_a_name_is_left_out() -> None:
+    operands = {"x": np.array([3, 1, 2], "float32"), "k": np.array([2], "int64")}
+    (found,) = run(one_node("TopK", operands, ["", "places"], constant=[*operands]), {})
+    np.testing.assert_array_equal(found, [0, 2])

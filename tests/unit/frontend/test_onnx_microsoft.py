@@ -128,8 +128,50 @@ def test_group_query_attention(rows: int, past: int, options: dict[str, Any], pa
     check(model, feeds, 1e-4)
 
 
+@pytest.mark.parametrize("total", [3, "free"])
+def test_the_first_prompt_has_one_position(total: Any) -> None:
+    """ONNX Runtime turns its rows from the first position on, whatever the others are."""
+    rows, shared, angles = 3, 2, drawn(16, D // 2, seed=3)
+    operands: dict[str, np.ndarray | None] = {
+        "q": drawn(B, rows, H * D),
+        "k": drawn(B, rows, shared * D, seed=1),
+        "v": drawn(B, rows, shared * D, seed=2),
+        "past_k": drawn(B, shared, 0, D),
+        "past_v": drawn(B, shared, 0, D),
+        "last": np.array([2, 2], "int32"),
+        "total": np.array(rows, "int32"),
+        "cos": np.cos(angles),
+        "sin": np.sin(angles),
+        "positions": np.array([[1, 1, 2], [0, 0, 1]], "int64"),
+    }
+    model, feeds = microsoft(
+        "GroupQueryAttention", operands, 3, num_heads=H, kv_num_heads=shared, do_rotary=1,
+        constant=["total"] if total == rows else [],
+    )  # fmt: skip
+    check(model, feeds, 1e-4)
+
+
+@pytest.mark.parametrize("more", [{"causal": 0}, {"sliding_window_cache": 1, "local_window_size": 2}])
+def test_an_attention_that_is_not_causal_is_refused(more: dict[str, int]) -> None:
+    operands = {"q": drawn(1, S, H * D), "k": drawn(1, S, D, seed=1), "v": drawn(1, S, D, seed=2)}
+    past = {"past_k": drawn(1, 1, 0, D), "past_v": drawn(1, 1, 0, D)}
+    ends = {"last": np.array([S - 1], "int32"), "total": np.array(S, "int32")}
+    model, _ = microsoft(
+        "GroupQueryAttention", operands | past | ends, 3, num_heads=H, kv_num_heads=1, **more
+    )
+    with pytest.raises(ModelError, match="attention to later tokens and a cache of the size of its window"):
+        imported(model)
+
+
+def test_unique_values_are_in_the_order_in_which_they_occur() -> None:
+    x = np.array([2, 1, 1, 3, 4, 3], "float32")
+    model, feeds = microsoft("Unique", {"x": x}, ["y", "idx", "counts"])
+    check(model, feeds)
+
+
 @pytest.mark.parametrize(
-    "positions", [np.array([2], "int64"), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]], "int64")]
+    "positions",
+    [np.array([2], "int64"), np.array(2, "int64"), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]], "int64")],
 )
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(positions: np.ndarray, interleaved: int):

@@ -85,6 +85,15 @@ def test_cumulative_sums(constant, exclusive, reverse):
     check(one_node("CumSum", feeds, opset=14, constant=constant, exclusive=exclusive, reverse=reverse), feeds)
 
 
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_cumulative_sums_backwards_of_a_free_extent(exclusive):
+    operands, free = {"x": _X, "axis": np.array(1, "int32")}, {"x": ["a", "b", "c", "d"][: _X.ndim]}
+    model = one_node(
+        "CumSum", operands, opset=14, constant=["axis"], exclusive=exclusive, reverse=1, dims=free
+    )
+    check(model, operands)
+
+
 def test_cumulative_sums_without_elements():
     feeds = {"x": np.zeros((2, 0), "float32"), "axis": np.array(1, "int64")}
     check(one_node("CumSum", feeds, opset=14, constant=["axis"]), feeds, want=[feeds["x"]])

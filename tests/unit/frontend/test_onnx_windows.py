@@ -193,6 +193,16 @@ def test_max_pool_of_integers(dtype: str):
     check(one_node("MaxPool", feeds, opset=12, kernel_shape=[3, 3], pads=[1] * 4), feeds)
 
 
+def test_results_without_a_name_are_not_computed():
+    """Tools that drop results leave empty names at the end."""
+    feeds = {"x": drawn(1, 2, 5, 5)}
+    check(one_node("MaxPool", feeds, ["y", ""], opset=12, kernel_shape=[2, 2]), feeds)
+    norm = feeds | {name: np.abs(drawn(2)) for name in ("scale", "bias", "mean", "var")}
+    right = run(one_node("BatchNormalization", norm, opset=9), norm)
+    # ONNX Runtime crashes.
+    check(one_node("BatchNormalization", norm, ["y", "", "", "", ""], opset=9), norm, want=right)
+
+
 def test_max_pool_with_indices_keeps_nan_and_infinity():
     x = np.array([[[np.nan, 1, 2, -np.inf, -np.inf, -np.inf]]], "float32")
     values, indices = run(one_node("MaxPool", {"x": x}, 2, opset=12, kernel_shape=[3]), {"x": x})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -46,8 +46,8 @@ _SHOWN = 64
 """The most elements of an operand that type inference gets the values of, such as axes and shapes."""
 
 
-def folded(node: OnnxNode) -> list[Value] | None:
-    """The results of a node, if they are known now."""
+def folded(node: OnnxNode) -> list[Value | None] | None:
+    """The results of a node, if they are known now; None for one that has no name."""
     given = [value for value in node.inputs if value is not None]
     if not given or any(value.known is None for value in given) or node.op in _NEVER:
         return None
@@ -58,13 +58,30 @@ def folded(node: OnnxNode) -> list[Value] | None:
     numbers = [value.numbers for value in given]
     if any(array is None for array in numbers):
         return continued(node)
+    if node.op == "QuantizeLinear" and _wraps(numbers):
+        return None
     read = sum(array.size for array in numbers if array is not None)
     if node.proto.domain not in ("", "ai.onnx") or read > (_MOST_SLOW if node.op in _SLOW else _MOST):
         return None
     results = _evaluated(node)
     if results is None or sum(result.size for result in results) > max(read, _MOST_GROWN):
         return None
-    return [Value.of(result) for result in results]
+    found = iter(results)
+    return [Value.of(next(found)) if name else None for name in node.proto.output]
+
+
+_STEPS = 1 << 30
+"""The reference rounds to int32 before it saturates: larger quotients wrap around."""
+
+
+def _wraps(operands: Sequence[np.ndarray]) -> bool:
+    """Whether a quotient of QuantizeLinear may be outside of int32, or is not a number."""
+    data, scales = operands[:2]
+    with np.errstate(all="ignore"):
+        most = np.abs(data.astype(np.float64)).max(initial=0.0) / np.abs(scales.astype(np.float64)).min(
+            initial=np.inf
+        )
+    return not most < _STEPS
 
 
 def _evaluated(node: OnnxNode) -> list[np.ndarray] | None:

@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 import onnx
@@ -157,10 +157,7 @@ class GraphImporter:
         except Exception as error:  # whatever TVM's type inference and numpy raise
             text = f"cannot be converted: {_reason(error, node)}"
             results = self._computed_elsewhere(node, f"{node.title} {text}", f"it {text}", error)
-        names = list(proto.output)
-        if len(results) < len(names):
-            raise ModelError(f"{node.title} has {len(names)} results, and {len(results)} are computed")
-        for name, value in zip(names, results, strict=False):
+        for name, value in zip_longest(proto.output, results):
             if name:
                 if value is None:
                     raise ModelError(f"{node.title}: its result {name!r} is not supported")

@@ -26,6 +26,10 @@ def _group_query(node: OnnxNode) -> Converted:
         node.refuse("smooth_softmax is not defined together with head_sink")
     if any(node.attribute(name, "NONE") not in ("NONE", "") for name in ("k_quant_type", "v_quant_type")):
         node.refuse("quantised keys and values are not supported")
+    if not node.attribute("causal", 1) or node.attribute("sliding_window_cache", 0):
+        node.refuse("attention to later tokens and a cache of the size of its window are not supported")
+    if any(node.has(position) for position in range(_SINK + 1, len(node.inputs))):
+        node.refuse("scales of quantised keys and values, and norms of queries and keys, are not supported")
     q, k, v = _split(node)
     batch, _, rows, _ = node.dims(q)
     lengths = _lengths(node)
@@ -33,7 +37,7 @@ def _group_query(node: OnnxNode) -> Converted:
     before = _before(node, lengths, rows, total)
     if node.attribute("do_rotary", 0):
         positions = (
-            node.cast(node[_POSITIONS], "int64")
+            _given_positions(node, rows, total)
             if node.has(_POSITIONS)
             else positions_from(node, before, [batch, rows])
         )
@@ -94,6 +98,21 @@ def _before(node: OnnxNode, last: relax.Expr, rows: Dim, total: Dim) -> relax.Ex
         return te.compute(ends.shape, element, name="before", tag="injective")
 
     return node.emit(node.builder.call_te(before, last, rows, total))
+
+
+def _given_positions(node: OnnxNode, rows: Dim, total: Dim) -> relax.Expr:
+    """The positions (B, S) of the operand; of the first prompt only the first position counts."""
+
+    def positions(given: te.Tensor, rows: Dim, total: Dim) -> te.Tensor:
+        is_first = tirx.const(0, "int64") + rows == total
+        return te.compute(
+            given.shape,
+            lambda b, s: tirx.Select(is_first, given(0, 0) + s, given(b, s)),
+            name="positions",
+            tag="injective",
+        )
+
+    return node.emit(node.builder.call_te(positions, node.cast(node[_POSITIONS], "int64"), rows, total))
 
 
 def _turned(node: OnnxNode, x: relax.Expr, positions: relax.Expr) -> relax.Expr:

@@ -176,7 +176,7 @@ def _rotary(node: OnnxNode) -> Converted:
         x = split_heads(node, x, heads)
     rows = node.dims(x)[2]
     positions = node.cast(node[1], "int64")
-    if node.rank(1) == 1:
+    if node.rank(1) < 2:
         positions = positions_from(node, node.reshaped(positions, [1]), [1, rows])
     cos, sin = (widened(node, rows_of(node, node[n], positions)) for n in (2, 3))
     made = rotated(node, widened(node, x), cos, sin, width, bool(node.attribute("interleaved", 0)))

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tvm import relax, te
+from tvm import relax
 
 from ..captured import free_names
 from ..node import OnnxNode
 from ..repetition import IterationStep, Repetition
 from ..values import Dim, Value
+from .scans import reversed_along
 
 _SCANNED, _LENGTH, _LENGTHS, _STATE = "\0scanned", "\0length", "\0lengths", "\0state"
 """Begin names of values that only a scan uses: no name of ONNX has this character."""
@@ -109,16 +110,11 @@ def _placed(node: OnnxNode, value: Value, axis: int, backwards: bool) -> Value:
         return value
     expr = value.tensor(node.builder)
     if backwards:
-        expr = node.emit(node.builder.call_te(_reversed, expr, primfunc_name_hint="reversed"))
+        expr = reversed_along(node, expr, 0)
     if axis:
         order = [*range(1, axis + 1), 0, *range(axis + 1, value.rank)]
         expr = node.emit(relax.op.permute_dims(expr, order))
     return Value(value.dtype, expr=expr)
-
-
-def _reversed(x: te.Tensor) -> te.Tensor:
-    """The rows in reverse order: Relax's ``flip`` cannot be built where their number is symbolic."""
-    return te.compute(x.shape, lambda first, *rest: x(x.shape[0] - 1 - first, *rest), "reversed")
 
 
 # Operator set 8: all operands have a batch axis in front, and the scanned ones scan the next axis.

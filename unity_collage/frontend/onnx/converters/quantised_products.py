@@ -21,6 +21,8 @@ def _matmul_n_bits(node: OnnxNode) -> Converted:
         node.refuse("weights whose groups are reordered (g_idx) are not supported")
     if node.has(4) and node.numbers(4) is None:
         node.refuse("weights whose groups are reordered (g_idx) are not supported")
+    if node.attribute("weight_prepacked", 0):
+        node.refuse("weights that are packed for one processor are not supported")
     weights = node.constant(_weights(node), node.dtype())
     made = product(node[0], weights)
     if node.has(5):

@@ -31,9 +31,23 @@ def _along(node: OnnxNode, x: relax.Expr, axis: int, kind: str) -> relax.Expr:
     scan = relax.op.cumsum if kind == "sum" else relax.op.cumprod
     reverse, exclusive = bool(node.attribute("reverse", 0)), bool(node.attribute("exclusive", 0))
     if reverse:
-        x = node.emit(relax.op.flip(x, axis))
+        x = reversed_along(node, x, axis)
     found = scan(x, axis, dtype_of(x), exclusive)
-    return relax.op.flip(node.emit(found), axis) if reverse else found
+    return reversed_along(node, node.emit(found), axis) if reverse else found
+
+
+def reversed_along(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
+    """``x`` with its elements along an axis in reverse order: Relax's ``flip`` cannot be built for a free extent."""
+    if isinstance(node.dims(x)[axis], int):
+        return node.emit(relax.op.flip(x, axis))
+
+    def reversed_(x: te.Tensor) -> te.Tensor:
+        last = x.shape[axis] - 1
+        return te.compute(
+            x.shape, lambda *place: x(*place[:axis], last - place[axis], *place[axis + 1 :]), "reversed"
+        )
+
+    return node.emit(node.builder.call_te(reversed_, x, primfunc_name_hint="reversed"))
 
 
 def _along_run_time_axis(node: OnnxNode, x: relax.Expr, kind: str) -> relax.Expr:

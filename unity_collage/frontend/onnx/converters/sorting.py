@@ -93,19 +93,32 @@ def _first(data: te.Tensor, sizes: list[Any]) -> te.Tensor:
 
 
 def _unique(node: OnnxNode) -> Converted:
-    shape, given = node.shape(), node.attribute("axis")
-    axis = 0 if given is None else node.axis(given)
-    if given is None:
+    given = node.attribute("axis")
+    axis = None if given is None else node.axis(given)
+    return _distinct(node, axis, bool(node.attribute("sorted", 1)))
+
+
+def _unique_in_order(node: OnnxNode) -> Converted:
+    """Of com.microsoft: in the order in which values occur first; there is no result for the first places."""
+    values, _, inverse, counts = _distinct(node, None, is_sorted=False)
+    return [values, inverse, counts]
+
+
+def _distinct(node: OnnxNode, along: int | None, is_sorted: bool) -> list[relax.Expr]:
+    """The distinct elements, or slices along an axis; where each occurs first; the group of each; their numbers."""
+    shape = node.shape()
+    if along is None:
         data, shape = node.reshaped(node[0], [product(shape)]), [product(shape)]
     else:
         data = node[0]
+    axis = along or 0
     if is_empty(shape):
         sizes = [0 if n == axis else size for n, size in enumerate(shape)]
         return [empty(node, sizes, node.dtype()), *(empty(node, [0], "int64") for _ in range(3))]
     order = [axis, *(n for n in range(len(shape)) if n != axis)]
     moved = node.emit(relax.op.permute_dims(data, order)) if axis else data
     rows = node.reshaped(moved, [shape[axis], product([size for n, size in enumerate(shape) if n != axis])])
-    found = results(node, _groups, 7, _comparable(node, rows), bool(node.attribute("sorted", 1)))
+    found = results(node, _groups, 7, _comparable(node, rows), is_sorted)
     first, counts, inverse, total = found[:4]
     (number,) = sizes_of(node, total)
     taken = node.builder.call_te(_taken, data, first, axis, [*shape[:axis], number, *shape[axis + 1 :]])
@@ -191,4 +204,4 @@ def _by_first_row(order: Any, first: Any, group: Any, state: Any, count: Any) ->
 
 CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"TopK": _top_k, "Unique": _unique}
 
-MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"Unique": _unique}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"Unique": _unique_in_order}
