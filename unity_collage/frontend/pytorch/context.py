@@ -100,11 +100,19 @@ class Context:
         return op.full(list(shape), number, self.dtype)
 
     def promoted(self, *values: Value) -> list[relax.Expr]:
-        """The operands in their common dtype, by torch's rules; they are the first arguments of the node."""
+        """The operands in their common dtype, by torch's rules; they are the first arguments of the node.
+
+        What is widened was rounded to the common dtype before: 0.1 is another number in float16.
+        """
         given = [self.known(position) for position in range(len(values))]
         given = [1 if isinstance(each, torch.SymInt) else each for each in given]
-        common = self.widened(dtype_name(torch.result_type(*given)))
-        return [self.cast(value, common) for value in values]
+        common = torch.result_type(*given)
+        is_common = [isinstance(each, torch.Tensor) and each.dtype == common for each in given]
+        rounded = [
+            value if has_it else self.cast(value, dtype_name(common))
+            for value, has_it in zip(values, is_common, strict=True)
+        ]
+        return [self.cast(value, self.widened(dtype_name(common))) for value in rounded]
 
     def known(self, position: int) -> Any:
         """What torch knows about an argument of the node: a tensor without values, or its number."""

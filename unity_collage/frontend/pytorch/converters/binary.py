@@ -66,8 +66,26 @@ def _quotient(cx: Context, a: Value, b: Value, rounding_mode: str | None = None)
 
 
 def _floor_quotient(cx: Context, a: Value, b: Value) -> Expr:
+    """floor(a / b) of the exact quotient, as Python and torch compute it: a / b may be rounded up to an integer.
+
+    The exact remainder is subtracted first, then the quotient is nearly an integer (CPython's ``float_floor_div``).
+    """
     left, right = cx.cast(a), cx.cast(b)
-    return op.floor(op.divide(left, right)) if "float" in cx.dtype else op.floor_divide(left, right)
+    if "float" not in cx.dtype:
+        return op.floor_divide(left, right)
+    rest, zero, one = cx.emit(_truncated_rest(cx, left, right)), cx.cast(0), cx.cast(1)
+    quotient = cx.emit(op.divide(op.subtract(left, rest), right))
+    below = cx.emit(op.where(_has_other_sign(rest, right, zero), op.subtract(quotient, one), quotient))
+    whole = cx.emit(op.floor(below))
+    rounded = op.where(op.greater(op.subtract(below, whole), cx.cast(0.5)), op.add(whole, one), whole)
+    return op.where(op.equal(right, zero), op.divide(left, right), rounded)
+
+
+def _has_other_sign(rest: Expr, divisor: Expr, zero: Expr) -> Expr:
+    """Whether a remainder is not zero, and has another sign than the divisor."""
+    return op.logical_and(
+        op.not_equal(rest, zero), op.logical_xor(op.less(rest, zero), op.less(divisor, zero))
+    )
 
 
 def _remainder(cx: Context, a: Value, b: Value) -> Expr:
@@ -76,11 +94,7 @@ def _remainder(cx: Context, a: Value, b: Value) -> Expr:
     if "float" not in cx.dtype:
         return op.floor_mod(left, right)
     rest = cx.emit(_truncated_rest(cx, left, right))
-    zero = cx.cast(0)
-    differs = op.logical_and(
-        op.not_equal(rest, zero), op.logical_xor(op.less(rest, zero), op.less(right, zero))
-    )
-    return op.where(differs, op.add(rest, right), rest)
+    return op.where(_has_other_sign(rest, right, cx.cast(0)), op.add(rest, right), rest)
 
 
 def _fmod(cx: Context, a: Value, b: Value) -> Expr:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, log, pi
+from collections.abc import Callable
+from math import factorial, inf, log, pi
 from typing import Any
 
 from tvm import relax
@@ -37,20 +38,36 @@ def _is_float(x: Expr) -> bool:
 
 
 def _scaled_log(base: float) -> Converter:
-    return lambda cx, x: op.multiply(op.log(cx.cast(x)), cx.cast(1 / log(base)))
+    """The logarithm to a base, through float64: else that of 8192 to the base 2 would be below 13."""
+    return lambda cx, x: _in_float64(cx, x, lambda wide: op.divide(op.log(wide), _float64(log(base))))
+
+
+def _exp2(cx: Context, x: Expr) -> Expr:
+    """2^x, through float64, so that it is exact for integers."""
+    return _in_float64(cx, x, lambda wide: op.exp(op.multiply(wide, _float64(log(2)))))
+
+
+def _in_float64(cx: Context, x: Expr, make: Callable[[Expr], Expr]) -> Expr:
+    return cx.cast(cx.emit(make(cx.cast(x, "float64"))))
+
+
+def _float64(value: float) -> Expr:
+    return relax.const(value, "float64")
 
 
 def _log1p(cx: Context, x: Expr) -> Expr:
-    """By its series near zero, where 1 + x loses digits; the first term left out is x^6 / 6."""
+    """By its series near zero, where 1 + x loses digits; the first term left out is below a rounding error."""
     x = cx.cast(x)
-    series = _polynomial(cx, x, [0, 1, -1 / 2, 1 / 3, -1 / 4, 1 / 5])
+    terms = 14 if cx.dtype == "float64" else 6
+    series = _polynomial(cx, x, [0, *((-1) ** (n + 1) / n for n in range(1, terms))])
     return op.where(_is_small(cx, x, 1 / 16), series, op.log(op.add(x, cx.cast(1))))
 
 
 def _expm1(cx: Context, x: Expr) -> Expr:
-    """By its series near zero, where exp(x) - 1 loses digits; the first term left out is x^6 / 720."""
+    """By its series near zero, where exp(x) - 1 loses digits; the first term left out is below a rounding error."""
     x = cx.cast(x)
-    series = _polynomial(cx, x, [0, 1, 1 / 2, 1 / 6, 1 / 24, 1 / 120])
+    terms = 11 if cx.dtype == "float64" else 6
+    series = _polynomial(cx, x, [0, *(1 / factorial(n) for n in range(1, terms))])
     return op.where(_is_small(cx, x, 1 / 8), series, op.subtract(op.exp(x), cx.cast(1)))
 
 
@@ -217,7 +234,7 @@ CONVERTERS: Converters = {
     "log10.default": _scaled_log(10),
     "log1p.default": _log1p,
     "expm1.default": _expm1,
-    "exp2.default": lambda cx, x: op.exp(op.multiply(cx.cast(x), cx.cast(log(2)))),
+    "exp2.default": _exp2,
     "erfc.default": _erfc,
     "rad2deg.default": _degrees(180 / pi),
     "deg2rad.default": _degrees(pi / 180),
