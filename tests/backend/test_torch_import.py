@@ -225,6 +225,24 @@ class Counter(nn.Module):
         return x + self.count if self.shows else x * 2
 
 
+class Stepping(nn.Module):
+    """Its parameter is larger in each run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.step.add_(1)
+        return x * self.step
+
+
+def test_a_parameter_that_is_changed_is_refused() -> None:
+    with pytest.raises(ModelError, match="it changes its parameter step, and its results depend on that"):
+        import_model(Stepping(), (draw(2),))
+
+
 def test_a_buffer_that_is_changed_and_shown_is_refused() -> None:
     with pytest.raises(ModelError, match="it changes its buffer count, and its results depend on that"):
         import_model(Counter(True), (draw(2),))
@@ -458,9 +476,9 @@ def test_tvms_own_backend_of_torch_takes_our_pipeline_by_name(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (Counter(True), "it changes a buffer or an input"),
+        (Counter(True), "it changes a weight, a buffer or an input"),
         (Of(lambda x: x + 1 + torch.rand_like(x) * 0), "its results are random"),
-        (Of(lambda x: x.add_(1)), "it changes a buffer or an input"),
+        (Of(lambda x: x.add_(1)), "it changes a weight, a buffer or an input"),
     ],
 )
 def test_torch_compile_falls_back_with_a_reason(

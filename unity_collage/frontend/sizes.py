@@ -8,6 +8,7 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..errors import ModelError, first_line
+from ..graph.free_sizes import with_bound_sizes
 
 Shapes = Mapping[str, int | Sequence[int] | Mapping[int, float]]
 """Sizes by name: a number for a dimension, several for an input. Several for a dimension, a range, or a mapping from
@@ -72,7 +73,7 @@ def with_fixed_sizes(
             raise ModelError(f"main has no parameter {name!r}; it has {', '.join(params)}")
         fixed |= _sizes_of(params[name], list(sizes))
     try:
-        return relax.transform.BindSymbolicVars(fixed, "main")(mod)
+        return with_bound_sizes(mod, fixed)
     except Exception as error:  # TVM's own errors
         raise ModelError(f"sizes cannot be fixed: {first_line(error)}") from error
 

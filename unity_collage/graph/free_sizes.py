@@ -21,7 +21,8 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import ir, relax, sym, tirx
+from tvm.ir import IRModule
 
 Symbol = tuple[str, int, int]
 """A free size: its text, a hash that tells it from others of the same name, and its least value.
@@ -211,6 +212,24 @@ def substituted(extent: ir.Expr | ir.Type, change: Callable[[ir.Var], ir.Expr]) 
     """An expression of sizes, or a type with such expressions, with each variable changed."""
     mapped: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
     return mapped(extent, (tirx.Var, change))
+
+
+def with_bound_sizes(mod: IRModule, sizes: Mapping[str, int]) -> IRModule:
+    """``mod`` with numbers for free sizes of ``main``, by name.
+
+    TVM puts the numbers in. Then what is computed from numbers alone becomes a number, such as the ends of slices: the
+    script of ``1 + 1`` does not parse back.
+    """
+    mapped: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
+    bound = relax.transform.BindSymbolicVars(dict(sizes), "main")(mod)
+    kinds = (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max)
+    main = mapped(bound["main"], *((kind, _without_arithmetic) for kind in kinds))
+    functions = {**dict(bound.functions_items()), bound.get_global_var("main"): main}
+    return IRModule(functions, attrs=bound.attrs, global_infos=bound.global_infos)
+
+
+def _without_arithmetic(extent: ir.Expr) -> ir.Expr:
+    return extent if sizes_in(extent) else sym.Analyzer().simplify(extent)
 
 
 def is_free(extent: Any) -> bool:

@@ -22,6 +22,7 @@ from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
+from ..graph.free_sizes import with_bound_sizes
 from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
 from ..plan.plan import Plan
 from ..plan.ranges import BEYOND, OF_NONE
@@ -56,8 +57,8 @@ At = Callable[[Mapping[str, int]], IRModule]
 
 
 def bound(mod: IRModule) -> At:
-    """A module at given sizes by TVM's own means: its symbolic variables are replaced by numbers."""
-    return lambda sizes: relax.transform.BindSymbolicVars(dict(sizes), "main")(mod)
+    """A module at given sizes: numbers take the place of its symbolic variables."""
+    return lambda sizes: with_bound_sizes(mod, sizes)
 
 
 def varied(mod: IRModule, samples: Samples, at: At | None = None) -> tuple[IRModule, tuple[str, ...]]:

@@ -28,7 +28,17 @@ from ..called import with_called
 from ..opaque import with_remarks
 from .branches import conditional, has_branches, is_cond, is_while_loop, repeated
 from .constants import Constants, is_constant, why_not_computed
-from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
+from .context import (
+    HALVES,
+    CallRefused,
+    Complex,
+    Context,
+    Value,
+    are_equal,
+    dtype_name,
+    dtype_of,
+    shape_of,
+)
 from .converters import MOVES
 from .decompositions import table
 from .elsewhere import CalledOperators, has_complex, reason_of
@@ -38,6 +48,7 @@ from .symbols import LearntSizes
 _LOG = logging.getLogger(__name__)
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_CHANGED = {OutputKind.BUFFER_MUTATION: "buffer", OutputKind.PARAMETER_MUTATION: "parameter"}
 _RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
@@ -91,12 +102,16 @@ class _Importer:
         results = self._results(nodes[-1])
         needed = needed_for(results)
         self._check_mutations(needed)
-        inputs = [self._input(node, specs[node.name]) for node in nodes if node.op == "placeholder"]
-        params = [param for param in inputs if param is not None]
+        inputs = [
+            node for node in nodes if node.op == "placeholder" and not self._is_known(node, specs[node.name])
+        ]
+        params = self._params(inputs)
         branches = has_branches(self._program.graph_module)
         with self.builder.function("main", params):
             # Branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
             with nullcontext() if branches else self.builder.dataflow():
+                for node, param in zip(inputs, params, strict=True):
+                    self._values[node] = self._cast(node, param)
                 for node in nodes:
                     if node.op in ("call_function", "get_attr") and node in needed:
                         self._values[node] = self._value(node, self._program.graph_module)
@@ -140,41 +155,52 @@ class _Importer:
         return outputs[0] if is_single else relax.Tuple(list(outputs))
 
     def _check_mutations(self, needed: set[fx.Node]) -> None:
-        """Refuses a model whose results depend on a buffer that it changes: weights are constants of the program."""
+        """Refuses a model whose results depend on a weight that it changes: weights are constants of the program."""
         mutated = {
-            spec.target
+            spec.target: spec.kind
             for spec in self._program.graph_signature.output_specs
-            if spec.kind is OutputKind.BUFFER_MUTATION
+            if spec.kind in _CHANGED
         }
         read = {node.name for node in needed if node.op == "placeholder"}
         for spec in self._program.graph_signature.input_specs:
             if spec.target in mutated and spec.arg.name in read:
+                what = f"{_CHANGED[mutated[spec.target]]} {spec.target}"
                 raise ModelError(
-                    f"this model cannot be imported: it changes its buffer {spec.target}, and its results "
-                    "depend on that; make it an input and an output"
+                    f"this model cannot be imported: it changes its {what}, and its results depend on that; "
+                    "make it an input and an output"
                 )
-
         for spec in self._program.graph_signature.output_specs:
             if spec.kind is OutputKind.USER_INPUT_MUTATION:
                 _LOG.warning(
                     "the module changes its input %s, which the program leaves as it is", spec.target
                 )
 
-    def _input(self, node: fx.Node, spec: InputSpec) -> relax.Var | None:
-        """The parameter for an input; a weight is a known value instead."""
+    def _is_known(self, node: fx.Node, spec: InputSpec) -> bool:
+        """Whether an input is a weight or a constant, whose value is known then."""
         if spec.kind in _WEIGHTS:
             self._values[node] = self._weight(spec)
-            return None
+            return True
         if isinstance(spec.arg, ConstantArgument):
             self._values[node] = spec.arg.value
-            return None
+            return True
         if spec.kind is not InputKind.USER_INPUT or not isinstance(spec.arg, TensorArgument):
             raise ModelError(f"this model cannot be imported: its input {node.name} is not a tensor")
-        known = node.meta["val"]
-        shape = [self._sizes.declare(size) for size in known.shape]
-        param = relax.Var(node.name, relax.TensorType(shape, checked_dtype(known.dtype, node.name)))
-        self._values[node] = param
-        return param
+        return False
+
+    def _params(self, inputs: Sequence[fx.Node]) -> list[relax.Var]:
+        """The parameters of the program."""
+        shapes = self._sizes.declare_inputs([node.meta["val"].shape for node in inputs])
+        return [
+            relax.Var(node.name, relax.TensorType(shape, checked_dtype(node.meta["val"].dtype, node.name)))
+            for node, shape in zip(inputs, shapes, strict=True)
+        ]
+
+    def _cast(self, node: fx.Node, param: relax.Var) -> relax.Var:
+        """An input with its sizes as torch knows them: an axis that is a multiple is written as one."""
+        shape = self._sizes.shape(node.meta["val"])
+        if are_equal(shape, shape_of(param)):
+            return param
+        return self.builder.match_cast(param, relax.TensorType(shape, param.ty.dtype))
 
     def _weight(self, spec: InputSpec) -> Any:
         target = spec.target or ""

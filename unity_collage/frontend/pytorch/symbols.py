@@ -9,8 +9,8 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
-from tvm import tirx
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PowByNatural, PythonMod
+from tvm import ir, tirx
 
 from ...errors import ModelError
 
@@ -23,13 +23,37 @@ class LearntSizes:
 
     def __init__(self) -> None:
         self._known: dict[str, Size] = {}
+        self._multiples: dict[str, tirx.Var] = {}
 
     def declare(self, size: int | torch.SymInt) -> Size:
-        """The size of an input's axis; a symbol that is not known yet becomes a variable."""
-        if isinstance(size, torch.SymInt):
-            for symbol in size.node.expr.free_symbols:
-                self._known.setdefault(str(symbol), tirx.Var(str(symbol), "int64"))
+        """A size that the program reads when it runs; a symbol that is not known yet becomes a variable."""
+        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+            symbol = str(size.node.expr)
+            self._known.setdefault(symbol, tirx.Var(symbol, "int64"))
         return self.of(size)
+
+    def declare_inputs(self, shapes: Sequence[Sequence[int | torch.SymInt]]) -> list[list[Size]]:
+        """The shapes of all inputs. An axis of size ``32*h`` is the variable ``h_by_32``, if no axis has size h."""
+        for shape in shapes:
+            for size in shape:
+                if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                    self.declare(size)
+        return [[self._of_axis(size) for size in shape] for shape in shapes]
+
+    def _of_axis(self, size: int | torch.SymInt) -> Size:
+        expr = size.node.expr if isinstance(size, torch.SymInt) else None
+        if str(expr) in self._multiples:
+            return self._multiples[str(expr)]
+        if expr is None or all(str(symbol) in self._known for symbol in expr.free_symbols):
+            return self.of(size)
+        factor, symbol = expr.as_coeff_Mul()
+        if not isinstance(symbol, sympy.Symbol):
+            raise ModelError(
+                f"this model cannot be imported: an input has an axis of size {expr}; give it a dimension of its own"
+            )
+        whole = self._multiples[str(expr)] = tirx.Var(f"{symbol}_by_{factor}", "int64")
+        self._known[str(symbol)] = tirx.floordiv(whole, int(factor))
+        return whole
 
     def learn(self, size: object, value: int) -> None:
         """``size`` is ``value``: it was computed from constants."""
@@ -64,14 +88,15 @@ class LearntSizes:
 
     def variables(self) -> list[tirx.Var]:
         """The sizes that are variables of the function that is emitted."""
-        return list(dict.fromkeys(each for each in self._known.values() if isinstance(each, tirx.Var)))
+        found = (each for each in self._known.values() if isinstance(each, tirx.Var))
+        return list(dict.fromkeys([*found, *self._multiples.values()]))
 
     @contextmanager
     def renamed(self, names: Mapping[tirx.Var, tirx.Var]) -> Iterator[None]:
         """Inside another function the variables have other names; what is learnt there holds only there."""
         outside = self._known
         self._known = {
-            symbol: names.get(size, size) if isinstance(size, tirx.Var) else size
+            symbol: tirx.stmt_functor.substitute(size, dict(names)) if isinstance(size, ir.Expr) else size
             for symbol, size in outside.items()
         }
         try:
@@ -99,7 +124,7 @@ def _expression(expr: Any, known: Mapping[str, Size]) -> Size:
     for kind, function in _FUNCTIONS.items():
         if isinstance(expr, kind):
             return reduce(function, operands)
-    if isinstance(expr, sympy.Pow) and isinstance(operands[1], int) and operands[1] > 0:
+    if isinstance(expr, (sympy.Pow, PowByNatural)) and isinstance(operands[1], int) and operands[1] > 0:
         return reduce(lambda a, b: a * b, [operands[0]] * operands[1])
     raise ModelError(f"this model cannot be imported: its shapes have the expression {expr}")
 
@@ -120,4 +145,6 @@ _FUNCTIONS: Mapping[Any, Any] = {
     PythonMod: lambda a, b: a % b,
     sympy.Min: _smallest,
     sympy.Max: _largest,
+    Min: _smallest,
+    Max: _largest,
 }

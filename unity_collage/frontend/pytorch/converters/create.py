@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from ..context import CallRefused, Context, Converter, Converters, Value
+from ..context import CallRefused, Context, Converter, Converters, Size, Value
 
 Expr = relax.Expr
 
@@ -24,9 +25,25 @@ def _scalar(cx: Context, value: Value, *_: Value) -> Expr:
 
 
 def _arange(cx: Context, start: Value, end: Value, step: Value = 1, *_: Value) -> Expr:
-    if cx.dtype not in ("int32", "int64"):
+    """To an end that is not known: floats are counted as integers, so the first one and the step are integers."""
+    if cx.dtype in ("int32", "int64"):
+        return op.arange(start, end, step, cx.dtype)
+    given = [
+        int(value) if isinstance(value, float) and value.is_integer() else value
+        for value in (start, end, step)
+    ]
+    if any(isinstance(value, float) for value in given):
         raise CallRefused("it counts in floats to an end that is not known")
-    return op.arange(start, end, step, cx.dtype)
+    return cx.cast(cx.emit(op.arange(*given, "int64")))
+
+
+def below_diagonal(cx: Context, rows: Size, columns: Size, diagonal: int = 0) -> Expr:
+    """(rows, columns) of bool: which places are not above a diagonal, counted upwards from the main one."""
+    if isinstance(rows, int) and isinstance(columns, int):
+        return relax.const(np.tri(rows, columns, diagonal, dtype=bool), "bool")
+    last, places = (cx.emit(op.arange(0, size, 1, "int64")) for size in (rows, columns))
+    last = cx.emit(op.add(last, cx.cast(diagonal, "int64"))) if diagonal else last
+    return cx.emit(op.less_equal(op.expand_dims(places, 0), op.expand_dims(last, 1)))
 
 
 def _nothing(*_: Value) -> None:

@@ -15,9 +15,9 @@ from ..context import (
     CallRefused,
     Context,
     Converters,
+    Size,
     Value,
     dtype_of,
-    known_size,
     positive,
     rank_of,
     reshaped,
@@ -73,32 +73,35 @@ def places_of(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Places:
     order = (*others[:first], *axes, *others[first:])
     moved = swapped(cx, x, order)
     sizes = shape_of(moved)
-    indexed = [known_size(size, "the size of an indexed axis") for size in sizes[first : first + len(axes)]]
+    indexed = sizes[first : first + len(axes)]
     flat = moved
     if len(axes) > 1:
         flat = reshaped(cx, moved, [*sizes[:first], prod(indexed), *sizes[first + len(axes) :]])
     return Places(flat, first, _joined(cx, given, indexed), order)
 
 
-def _joined(cx: Context, indices: Sequence[Expr], sizes: Sequence[int]) -> Any:
+def _joined(cx: Context, indices: Sequence[Expr], sizes: Sequence[Size]) -> Any:
     """One index into the product of the axes."""
     total: Any = None
     for index, size in zip(indices, sizes, strict=True):
         place = _from_the_front(cx, index, size)
         if total is None:
             total = place
-        elif isinstance(total, ir.GenericConst) and isinstance(place, ir.GenericConst):
+        elif isinstance(size, int) and all(isinstance(each, ir.GenericConst) for each in (total, place)):
             total = relax.const(total.value.numpy() * size + place.value.numpy(), "int64")
         else:
             total = cx.emit(op.add(op.multiply(total, cx.cast(size, "int64")), place))
     return total
 
 
-def _from_the_front(cx: Context, index: Expr, size: int) -> Any:
+def _from_the_front(cx: Context, index: Expr, size: Size) -> Any:
     """Indices counted from the front; negative ones count from the end."""
     if isinstance(index, ir.GenericConst):
         places = index.value.numpy().astype("int64")
-        return relax.const(np.where(places < 0, places + size, places), "int64")
+        if isinstance(size, int):
+            return relax.const(np.where(places < 0, places + size, places), "int64")
+        if (places >= 0).all():
+            return relax.const(places, "int64")
     wide = cx.cast(index, "int64")
     is_negative = op.less(wide, cx.cast(0, "int64"))
     return cx.emit(op.where(is_negative, op.add(wide, cx.cast(size, "int64")), wide))

@@ -21,6 +21,7 @@ from ..context import (
     shape_of,
     swapped,
 )
+from .create import below_diagonal
 from .reduce import any_above_minus_infinity
 
 Expr = relax.Expr
@@ -81,12 +82,12 @@ def _attention(
     factor = 1 / sqrt(width) if scale is None else scale
     turned = swapped(cx, key, [*range(rank - 2), rank - 1, rank - 2])
     scores = cx.emit(op.multiply(op.matmul(query, turned), cx.cast(factor)))
-    if is_causal:
-        mask = _causal(cx, query, key)
+    if is_causal:  # a query sees the keys up to its own place
+        mask = below_diagonal(cx, *(shape_of(each)[-2] for each in (query, key)))
     added = None if mask is None else _added(cx, mask)
     weights = op.nn.softmax(scores if added is None else op.add(scores, added), -1)
     found = cx.emit(op.matmul(weights, value))
-    return found if added is None else _zero_where_masked(cx, found, added)
+    return found if added is None or is_causal else _zero_where_masked(cx, found, added)
 
 
 def _repeated_heads(cx: Context, x: Expr, heads: int) -> Expr:
@@ -96,11 +97,6 @@ def _repeated_heads(cx: Context, x: Expr, heads: int) -> Expr:
         return x
     wide = op.broadcast_to(op.expand_dims(x, len(batch) + 1), [*batch, few, heads // few, rows, width])
     return reshaped(cx, cx.emit(wide), [*batch, heads, rows, width])
-
-
-def _causal(cx: Context, query: Expr, key: Expr) -> Expr:
-    rows, keys = (known_size(shape_of(each)[-2], "the length of a sequence") for each in (query, key))
-    return relax.const(np.tri(rows, keys, dtype=bool), "bool")
 
 
 def _added(cx: Context, mask: Expr) -> Expr:

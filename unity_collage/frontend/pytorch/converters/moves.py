@@ -23,6 +23,7 @@ from ..context import (
     shape_of,
     swapped,
 )
+from .create import below_diagonal
 from .shape import expanded, picked, sliced
 
 Expr = relax.Expr
@@ -98,15 +99,14 @@ def _padded_by(mode: Literal["reflect", "edge"]) -> Any:
     return convert
 
 
-def _triangle(mask_of: Any) -> Any:
-    """The lower or upper triangle of the last two axes, zero elsewhere."""
+def _lower_triangle(cx: Context, x: Expr, diagonal: int = 0) -> Expr:
+    """The lower triangle of the last two axes, zero elsewhere."""
+    return op.where(below_diagonal(cx, *shape_of(x)[-2:], diagonal), x, cx.cast(0))
 
-    def convert(cx: Context, x: Expr, diagonal: int = 0) -> Expr:
-        rows, columns = (known_size(size, "the size of a triangle") for size in shape_of(x)[-2:])
-        mask = mask_of(np.ones([rows, columns], bool), diagonal)
-        return op.where(relax.const(mask, "bool"), x, cx.cast(0))
 
-    return convert
+def _upper_triangle(cx: Context, x: Expr, diagonal: int = 0) -> Expr:
+    """The upper triangle of the last two axes, zero elsewhere."""
+    return op.where(below_diagonal(cx, *shape_of(x)[-2:], diagonal - 1), cx.cast(0), x)
 
 
 def _diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int = 1) -> Expr:
@@ -188,7 +188,9 @@ def _im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Expr:
-    """(N, C, H, W) -> (N, C * kernel, windows)."""
+    """(N, C, H, W) -> (N, C * kernel, windows); the batch may be missing."""
+    if rank_of(x) == 3:
+        x = cx.emit(op.expand_dims(x, 0))
     x = cx.emit(_pad(cx, x, [padding[1], padding[1], padding[0], padding[0]]))
     for n, axis in enumerate((2, 4)):
         whole = known_size(shape_of(x)[axis], "the size of an image")
@@ -219,8 +221,8 @@ CONVERTERS: Converters = {
     "constant_pad_nd.default": _pad,
     **{f"reflection_pad{n}d.default": _padded_by("reflect") for n in (1, 2, 3)},
     **{f"replication_pad{n}d.default": _padded_by("edge") for n in (1, 2, 3)},
-    "tril.default": _triangle(np.tril),
-    "triu.default": _triangle(np.triu),
+    "tril.default": _lower_triangle,
+    "triu.default": _upper_triangle,
     "diagonal.default": _diagonal,
     "diagonal_copy.default": _diagonal,
     "slice_scatter.default": _slice_scatter,

@@ -7,10 +7,12 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import torch
 from tvm import relax
 from tvm.relax import op
 
 from ..context import (
+    CallRefused,
     Context,
     Converters,
     Size,
@@ -19,6 +21,7 @@ from ..context import (
     known_size,
     positive,
     rank_of,
+    reshaped,
     shape_of,
     swapped,
 )
@@ -63,10 +66,23 @@ def expanded(cx: Context, x: Expr, *_: Value) -> Expr:
     return x if are_equal(shape_of(x), cx.shape) else op.broadcast_to(x, cx.shape)
 
 
-def _repeat(cx: Context, x: Expr, repeats: Sequence[int]) -> Expr:
+def _repeat(cx: Context, x: Expr, repeats: Sequence[Size]) -> Expr:
+    """As often as ``repeats`` says; where that is not a number, the axis is broadcast along a new one before it."""
     if all(isinstance(count, int) and count == 1 for count in repeats):
         return _view(cx, x)
-    return op.tile(x, list(repeats)) if len(repeats) else x
+    known = [count if isinstance(count, int) else 1 for count in repeats]
+    if not known:
+        return x
+    tiled = cx.emit(op.tile(x, known))
+    if all(isinstance(count, int) for count in repeats):
+        return tiled
+    pairs = [
+        pair
+        for count, extent in zip(repeats, shape_of(tiled), strict=True)
+        for pair in ([(extent, extent)] if isinstance(count, int) else [(1, count), (extent, extent)])
+    ]
+    apart = reshaped(cx, tiled, [before for before, _ in pairs])
+    return op.reshape(cx.emit(op.broadcast_to(apart, [after for _, after in pairs])), cx.shape)
 
 
 def _cat(cx: Context, tensors: Sequence[Expr], dim: int = 0) -> Expr:
@@ -96,10 +112,24 @@ def _slice(cx: Context, x: Expr, dim: int = 0, start: Value = None, end: Value =
     if isinstance(size, int) and all(bound is None or isinstance(bound, int) for bound in (start, end)):
         first, last, _ = slice(start, end, step).indices(size)
         return sliced(cx, x, axis, first, max(first, last), step)
-    first = 0 if start is None else start
-    if isinstance(first, int) and first < 0:
-        first = size + first
+    first = 0 if start is None else _from_the_front(cx, start, size)
     return sliced(cx, x, axis, first, first + cx.shape[axis] * step, step)
+
+
+_PLACE = 2
+"""The argument of ``slice`` and ``select`` that is a place of an axis."""
+
+
+def _from_the_front(cx: Context, place: Size, size: Size) -> Size:
+    """A place of an axis, counted from its end if it is negative; torch has guarded on its sign."""
+    known = place if isinstance(place, int) else cx.known(_PLACE)
+    if isinstance(known, torch.SymInt):
+        known = (
+            -1 if known.node.expr.is_negative else 0 if known.node.expr.is_nonnegative else known.node.hint
+        )
+    if known is None:
+        raise CallRefused("whether a place counts from the end depends on a value")
+    return size + place if known < 0 else place
 
 
 def selected(cx: Context, x: Expr, axis: int, index: Size) -> Any:
@@ -109,9 +139,7 @@ def selected(cx: Context, x: Expr, axis: int, index: Size) -> Any:
 
 def _select(cx: Context, x: Expr, dim: int, index: Size) -> Expr:
     axis = positive(dim, rank_of(x))
-    if isinstance(index, int) and index < 0:
-        index = shape_of(x)[axis] + index
-    return selected(cx, x, axis, index)
+    return selected(cx, x, axis, _from_the_front(cx, index, shape_of(x)[axis]))
 
 
 def parts_of(cx: Context, x: Expr, sizes: Sequence[int], axis: int) -> list[Any]:
