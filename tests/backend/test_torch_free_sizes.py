@@ -41,6 +41,9 @@ CASES: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "places as floats": lambda _, x: x + torch.arange(x.shape[0], dtype=torch.float32)[:, None],
     "the last rows": lambda _, x: torch.cat([x, x])[-x.shape[0] :] * 2,
     "rows backwards": lambda _, x: x.flip(0),
+    "rows added to rows": lambda _, x: torch.zeros(4, 8).scatter_add_(
+        0, (x[:, :1] > 0).long().expand_as(x), x
+    ),
     "one of the last rows": lambda _, x: torch.cat([x, x + 1])[-x.shape[0]],
 }
 

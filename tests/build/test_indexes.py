@@ -93,6 +93,7 @@ def test_scatter_nd(reduction: str):
 
     check(build, scattered, X, indexes([-1], [0], [-1]), floats(3, 4, seed=1))
     check(build, scattered, X, indexes([-1, -4], [0, -1]), floats(2, seed=1))
+    check(build, scattered, floats(5, 130), indexes([-1], [0], [-1]), floats(3, 130, seed=1))
 
 
 def test_scatter_elements():
@@ -103,6 +104,51 @@ def test_scatter_elements():
 
     build: Callable[..., relax.Expr] = lambda x, i, values: op.scatter_elements(x, i, values, 1)  # noqa: E731
     check(build, scattered, X, indexes([-1, 0], [1, -2], [0, 1]), floats(3, 2))
+
+
+@pytest.mark.parametrize("reduction", ["update", "add", "mul", "min", "max"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scattered_elements_of_wide_rows(axis: int, reduction: str):
+    """Rows have more elements than one thread writes, and some places get several updates."""
+    random = np.random.default_rng(0)
+    x, values = random.normal(size=(2, 70, 67)), random.normal(size=(2, 70, 67))
+    i = random.integers(-x.shape[axis], x.shape[axis], x.shape)
+    combine = {
+        "update": lambda _, new: new,
+        "add": np.add,
+        "mul": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+    }
+
+    def scattered(x: np.ndarray, i: np.ndarray, values: np.ndarray) -> np.ndarray:
+        result = np.moveaxis(x.copy(), axis, 0)
+        places, updates = np.moveaxis(i, axis, 0), np.moveaxis(values, axis, 0)
+        others = np.ogrid[tuple(slice(size) for size in result.shape[1:])]
+        for place, update in zip(places, updates, strict=True):
+            result[(place, *others)] = combine[reduction](result[(place, *others)], update)
+        return np.moveaxis(result, 0, axis)
+
+    check(
+        lambda x, i, values: op.scatter_elements(x, i, values, axis, reduction),
+        scattered,
+        x.astype("float32"),
+        i.astype("int64"),
+        values.astype("float32"),
+    )
+
+
+@pytest.mark.parametrize("reduction", ["min", "max"])
+def test_an_extremum_of_nan_and_numbers_is_nan(reduction: str):
+    x, values = np.array([np.nan, 1, 1], "float32"), np.array([2, np.nan, 3, 0], "float32")
+    wanted = np.array([np.nan, np.nan, 3 if reduction == "max" else 0], "float32")
+    check(
+        lambda x, i, values: op.scatter_elements(x, i, values, 0, reduction),
+        lambda *_: wanted,
+        x,
+        indexes(0, 1, 2, 2),
+        values,
+    )
 
 
 @pytest.mark.parametrize("accumulate", [True, False])

@@ -10,11 +10,12 @@ from __future__ import annotations
 import tvm
 from tvm import ir, relax
 
-from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places, quantization
+from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places, quantization, scatters
 from .sorting import SORTS
 
 LEGALIZATIONS = {
     **indexing.LEGALIZATIONS,
+    **scatters.LEGALIZATIONS,
     **extrema.LEGALIZATIONS,
     **places.LEGALIZATIONS,
     **norms.LEGALIZATIONS,

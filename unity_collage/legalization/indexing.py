@@ -1,21 +1,19 @@
-"""Reads and writes at indexes, which count from the end if they are negative.
+"""Reads at indexes, which count from the end if they are negative.
 
-For negative indexes TVM's kernels of these operators read or write memory before the tensor. An index is valid from
--n to n - 1; the kernels do not check that. ``take`` in the modes "clip", "wrap" and "nan", ``scatter_elements`` and
-``index_put`` define negative indexes in TVM already. TVM's ``index_put`` loses summands for repeated indexes, because
-threads add to one element at the same time.
+For negative indexes TVM's kernels of these operators read memory before the tensor. An index is valid from -n to n - 1;
+the kernels do not check that. ``take`` in the modes "clip", "wrap" and "nan" defines negative indexes in TVM already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tvm import ir, relax, te, tirx, topi
 
-from .stock import Legalization, legalized_by_tvm
+from .stock import Legalization
 
 
-def _from_the_end(index: ir.Expr, extent: ir.Expr) -> ir.Expr:
+def from_the_end(index: ir.Expr, extent: ir.Expr) -> ir.Expr:
     """``index``, plus ``extent`` if it is negative, as int64."""
     if str(index.expr_ty().dtype).startswith("uint"):
         return index
@@ -36,7 +34,7 @@ def _take(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
         def element(*place: ir.Expr) -> ir.Expr:
             index = indices(*place[at:end]) if isinstance(indices, te.Tensor) else indices
-            return data(*place[:at], _from_the_end(index, data.shape[at]), *place[end:])
+            return data(*place[:at], from_the_end(index, data.shape[at]), *place[end:])
 
         shape = (*data.shape[:at], *extents, *data.shape[at + 1 :])
         return te.compute(shape, element, name="take", tag=topi.tag.INJECTIVE)
@@ -49,7 +47,7 @@ def _gather_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Exp
         axis = int(call.attrs.axis) % len(data.shape)
 
         def element(*place: ir.Expr) -> ir.Expr:
-            index = _from_the_end(indices(*place), data.shape[axis])
+            index = from_the_end(indices(*place), data.shape[axis])
             return data(*place[:axis], index, *place[axis + 1 :])
 
         return te.compute(indices.shape, element, name="gather_elements", tag=topi.tag.INJECTIVE)
@@ -63,11 +61,11 @@ def _gather_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
     def gather(data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         *leading, count = indices.shape
-        width = _static(count)
+        width = static(count)
 
         def element(*place: ir.Expr) -> ir.Expr:
             row = place[: len(leading)]
-            picked = [_from_the_end(indices(*row, k), data.shape[batch + k]) for k in range(width)]
+            picked = [from_the_end(indices(*row, k), data.shape[batch + k]) for k in range(width)]
             return data(*place[:batch], *picked, *place[len(leading) :])
 
         shape = (*leading, *data.shape[batch + width :])
@@ -80,12 +78,12 @@ def _index_tensor(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """``data[I0, I1, ...]`` as in numpy, where the index tensors are broadcast together."""
 
     def index(data: te.Tensor, *indices: te.Tensor) -> te.Tensor:
-        shape = list(_broadcast([tensor.shape for tensor in indices]))
+        shape = list(broadcast([tensor.shape for tensor in indices]))
 
         def element(*place: ir.Expr) -> ir.Expr:
             row = place[: len(shape)]
             picked = [
-                _from_the_end(tensor(*_own(tensor.shape, row)), data.shape[k])
+                from_the_end(tensor(*own(tensor.shape, row)), data.shape[k])
                 for k, tensor in enumerate(indices)
             ]
             return data(*picked, *place[len(shape) :])
@@ -93,10 +91,10 @@ def _index_tensor(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         whole = (*shape, *data.shape[len(indices) :])
         return te.compute(whole, element, name="index_tensor", tag=topi.tag.INJECTIVE)
 
-    return builder.call_te(index, call.args[0], *_fields(builder, call.args[1]))
+    return builder.call_te(index, call.args[0], *fields(builder, call.args[1]))
 
 
-def _fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
+def fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
     """The tensors of a tuple; ``index_put`` also takes one tensor."""
     if isinstance(value, relax.Tuple):
         return list(value.fields)
@@ -105,7 +103,7 @@ def _fields(builder: relax.BlockBuilder, value: relax.Expr) -> list[relax.Expr]:
     return [builder.emit(relax.TupleGetItem(value, k)) for k in range(len(value.ty.fields))]
 
 
-def _broadcast(shapes: Sequence[Sequence[ir.Expr]]) -> Sequence[ir.Expr]:
+def broadcast(shapes: Sequence[Sequence[ir.Expr]]) -> Sequence[ir.Expr]:
     """The shape that ``shapes`` have together."""
     rank = max(len(shape) for shape in shapes)
     padded = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
@@ -115,13 +113,13 @@ def _broadcast(shapes: Sequence[Sequence[ir.Expr]]) -> Sequence[ir.Expr]:
     ]
 
 
-def _own(shape: Sequence[ir.Expr], place: Sequence[ir.Expr]) -> list[ir.Expr]:
+def own(shape: Sequence[ir.Expr], place: Sequence[ir.Expr]) -> list[ir.Expr]:
     """The place in a tensor of ``shape`` that is read for the ``place`` in the broadcast shape."""
     last = place[len(place) - len(shape) :]
     return [tirx.const(0, "int64") if _is_one(extent) else at for extent, at in zip(shape, last, strict=True)]
 
 
-def _static(extent: ir.Expr) -> int:
+def static(extent: ir.Expr) -> int:
     assert isinstance(extent, tirx.IntImm), "the type of a result needs the number of coordinates"
     return int(extent.value)
 
@@ -130,60 +128,9 @@ def _is_one(extent: ir.Expr | int) -> bool:
     return int(extent) == 1 if isinstance(extent, (int, tirx.IntImm)) else False
 
 
-def _scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
-        *leading, count = indices.shape
-
-        def coordinate(axis: int, *row: ir.Expr) -> ir.Expr:
-            return indices(*row, axis)
-
-        return _scattered(data, leading, _static(count), coordinate, updates, str(call.attrs.reduction))
-
-    return builder.call_te(scatter, *call.args)
-
-
-def _index_put(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """``data[I0, I1, ...] += values`` one after the other; without a sum TVM's kernel is right."""
-    data, indices, values = call.args
-    if not call.attrs.accumulate:
-        return builder.normalize(legalized_by_tvm(builder, call))
-
-    def put(data: te.Tensor, values: te.Tensor, *indices: te.Tensor) -> te.Tensor:
-        rows = _broadcast([tensor.shape for tensor in indices])
-
-        def coordinate(axis: int, *row: ir.Expr) -> ir.Expr:
-            return indices[axis](*_own(indices[axis].shape, row))
-
-        return _scattered(data, rows, len(indices), coordinate, values, "add")
-
-    return builder.call_te(put, data, values, *_fields(builder, indices))
-
-
-def _scattered(
-    data: te.Tensor,
-    rows: Sequence[ir.Expr],
-    count: int,
-    coordinate: Callable[..., ir.Expr],
-    updates: te.Tensor,
-    reduction: str,
-) -> te.Tensor:
-    """TVM's ``scatter_nd`` to the places with ``coordinate(axis, *row)`` as their first ``count`` coordinates."""
-
-    def valid(k: ir.Expr, *row: ir.Expr) -> ir.Expr:
-        found = _from_the_end(coordinate(0, *row), data.shape[0])
-        for axis in range(1, count):
-            found = tirx.Select(k < axis, found, _from_the_end(coordinate(axis, *row), data.shape[axis]))
-        return found
-
-    places = te.compute((count, *rows), valid, name="places", tag=topi.tag.INJECTIVE)
-    return topi.scatter_nd(data, places, updates, reduction)
-
-
 LEGALIZATIONS: dict[str, Legalization] = {
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.gather_nd": _gather_nd,
     "relax.index_tensor": _index_tensor,
-    "relax.scatter_nd": _scatter_nd,
-    "relax.index_put": _index_put,
 }

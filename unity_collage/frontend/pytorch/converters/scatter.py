@@ -112,7 +112,22 @@ def _scattered(cx: Context, x: Expr, dim: int, index: Expr, source: Value, how: 
         source = cx.filled(shape_of(index), source)
     else:
         source = _first(cx, cx.cast(source), shape_of(index))
-    return scattered(cx, x, cx.cast(index, "int64"), cx.emit(source), axis, how)
+    source = cx.emit(source)
+    rows = _row_index(cx, index, axis)
+    if rows is not None and are_equal(shape_of(x)[1:], shape_of(source)[1:]) and cx.dtype != "bool":
+        return cx.emit(op.scatter_nd(x, cx.cast(rows, "int64"), source, how))
+    return scattered(cx, x, cx.cast(index, "int64"), source, axis, how)
+
+
+def _row_index(cx: Context, index: Expr, axis: int) -> Expr | None:
+    """(rows, 1): the index of whole rows along axis 0, if ``index`` repeats it for each element of them."""
+    repeat = cx.builder.lookup_binding(index) if isinstance(index, relax.Var) else None
+    if axis or not isinstance(repeat, relax.Call) or repeat.op != ir.Op.get("relax.broadcast_to"):
+        return None
+    rows, *others = shape_of(repeat.args[0])
+    if len(others) + 1 != rank_of(index) or not others or any(size != 1 for size in others):
+        return None
+    return reshaped(cx, repeat.args[0], [rows, 1])
 
 
 def _first(cx: Context, x: Expr, shape: Sequence[Size]) -> Expr:
