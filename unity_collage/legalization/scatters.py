@@ -1,8 +1,9 @@
 """Writes at indexes, which count from the end if they are negative.
 
-On CPUs each thread writes some columns of all rows, row after row. Updates of one element keep their order. TVM's kernels
-go down one column after the other, or begin a parallel loop in each row. TVM's ``scatter_nd`` writes before the tensor
-for negative indexes. Its ``index_put`` loses summands of repeated indexes, because threads add to one element at once.
+On CPUs each thread writes some columns of all rows, row after row. Updates of one element keep their order. TVM's
+kernels go down one column after the other, or begin a parallel loop in each row. TVM's ``scatter_nd`` writes before the
+tensor for negative indexes. Its ``index_put`` loses summands of repeated indexes, because threads add to one element at
+once.
 """
 
 from __future__ import annotations
