@@ -223,7 +223,7 @@ def with_bound_sizes(mod: IRModule, sizes: Mapping[str, int]) -> IRModule:
     mapped: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
     bound = relax.transform.BindSymbolicVars(dict(sizes), "main")(mod)
     kinds = (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max)
-    main = mapped(bound["main"], *((kind, _without_arithmetic) for kind in kinds))
+    main = mapped(bound["main"], (kinds, _without_arithmetic))
     functions = {**dict(bound.functions_items()), bound.get_global_var("main"): main}
     return IRModule(functions, attrs=bound.attrs, global_infos=bound.global_infos)
 

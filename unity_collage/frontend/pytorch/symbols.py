@@ -10,9 +10,10 @@ from typing import Any
 import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PowByNatural, PythonMod
-from tvm import ir, tirx
+from tvm import tirx
 
 from ...errors import ModelError
+from ..renaming import renamed
 
 Size = Any
 """An int, or an expression of TVM."""
@@ -95,10 +96,7 @@ class LearntSizes:
     def renamed(self, names: Mapping[tirx.Var, tirx.Var]) -> Iterator[None]:
         """Inside another function the variables have other names; what is learnt there holds only there."""
         outside = self._known
-        self._known = {
-            symbol: tirx.stmt_functor.substitute(size, dict(names)) if isinstance(size, ir.Expr) else size
-            for symbol, size in outside.items()
-        }
+        self._known = {symbol: renamed(size, names) for symbol, size in outside.items()}
         try:
             yield
         finally:
