@@ -5,6 +5,7 @@ Relax orders such calls by their place in the block only. A pass that moves bind
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -36,16 +37,16 @@ def changed_readers(
     changes = {binding.var: changed_operands(binding.value) for binding in bindings}
     if not any(changes.values()):
         return {}
-    memory = _Memory(binding for block in func.body.blocks for binding in block.bindings)
+    memory = Memory(binding for block in func.body.blocks for binding in block.bindings)
     found: dict[relax.Var, tuple[relax.Var, ...]] = {}
+    readers: defaultdict[relax.Var, list[int]] = defaultdict(list)
     for number, binding in enumerate(bindings):
         changed = {owner for var in changes[binding.var] for owner in memory.of(var)}
         if changed:
-            found[binding.var] = tuple(
-                earlier.var
-                for earlier in bindings[:number]
-                if any(changed & memory.of(var) for var in used_vars(earlier.value))
-            )
+            earlier = sorted({reader for owner in changed for reader in readers[owner]})
+            found[binding.var] = tuple(bindings[reader].var for reader in earlier)
+        for owner in {owner for var in used_vars(binding.value) for owner in memory.of(var)}:
+            readers[owner].append(number)
     return found
 
 
@@ -62,19 +63,27 @@ def changed_operands(value: relax.Expr) -> tuple[relax.Var, ...]:
     return tuple(var for i in places if i >= 0 and isinstance(var := operands[i], relax.Var))
 
 
-class _Memory:
+class Memory:
     """The variables that own the memory of each variable."""
 
     def __init__(self, bindings: Iterable[relax.Binding]):
         self._owners: dict[relax.Var, frozenset[relax.Var]] = {}
         for binding in bindings:
-            sources = list(_shared(binding.value))
-            if sources:
-                self._owners[binding.var] = frozenset().union(*map(self.of, sources))
+            self.bind(binding.var, binding.value)
+
+    def bind(self, var: relax.Var, value: relax.Expr) -> None:
+        """Record what ``var`` is bound to."""
+        owners = self.of_value(value)
+        if owners:
+            self._owners[var] = owners
 
     def of(self, var: relax.Var) -> frozenset[relax.Var]:
         """The owners of the memory of ``var``: itself, or the variables that it is a view, part or other name of."""
         return self._owners.get(var, frozenset((var,)))
+
+    def of_value(self, value: relax.Expr) -> frozenset[relax.Var]:
+        """The owners of the memory that ``value`` may share; none where its memory is new, or it is a constant."""
+        return frozenset().union(*map(self.of, _shared(value)))
 
 
 def _shared(value: relax.Expr) -> Iterator[relax.Var]:

@@ -5,6 +5,7 @@ Writes   the Relax functions, with all pure bindings in dataflow blocks; branche
          unless values have virtual devices; ``collage.unrecognised`` where a rule matched the beginning of its form but
          did not apply, for explanations.
 Keeps    names, parameters and results of functions; numbers, up to the rounding of reassociated sums and products;
+         the memory that a function changes in place, which becomes no constant, and what is read before a change;
          PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are grouped already.
 
 The normal form, by the file of ``unity_collage.rewrites`` that makes it:

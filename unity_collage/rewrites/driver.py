@@ -3,6 +3,8 @@
 A sweep rebuilds each block from the first binding to the last, and tries the rules at every call as it is emitted. So
 later rules see the result of an earlier rule within the same sweep. Equal calls become one binding on the way, and
 dead bindings are removed before and after. After a few sweeps no rule applies any more.
+
+Where the function changes memory in place, definitions that read it are forgotten behind the write (``changes``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tvm.ir import IRModule
 from ..graph.devices import on_device_of_operands
 from ..graph.steps import before_steps
 from .bindings import is_visible_outside, live, map_operands, operands, substituted
+from .changes import Changes
 from .rewrite import Rewrite, RewriteError, rewrites_by_op
 from .scope import Expr, Scope, op_name
 from .value_number import value_number
@@ -60,9 +63,10 @@ def _sweep(
     blocks: list[relax.BindingBlock] = []
     changed = False
     outputs: dict[relax.Var, Expr] = {}
+    changes = Changes(func)
     for block in func.body.blocks:
         if why_not_rewritable(block) is None:
-            rewriter = _BlockRewriter(block, at, fired, Scope(mod), outputs)
+            rewriter = _BlockRewriter(block, at, fired, Scope(mod), outputs, changes)
             block = rewriter.run()
             changed |= rewriter.changed
         blocks.append(block)
@@ -83,8 +87,12 @@ class _BlockRewriter:
         fired: set[str],
         scope: Scope,
         outputs: dict[relax.Var, Expr],
+        changes: Changes,
     ):
-        """``outputs`` maps outputs of earlier blocks to their new values; the outputs of this block are added."""
+        """``outputs`` maps outputs of earlier blocks to their new values; the outputs of this block are added.
+
+        ``changes`` is the memory that the function changes in place.
+        """
         self._old = live(block.bindings)
         self.changed = len(self._old) != len(block.bindings)
         self._at = at
@@ -93,6 +101,7 @@ class _BlockRewriter:
         self._scope.before_steps = before_steps(self._old)
         self._scope.uses.update(var for binding in self._old for var in operands(binding.value))
         self._outputs = outputs
+        self._changes = changes
         self._renamed = dict(outputs)
         self._numbered: dict[object, relax.Var] = {}
         self._bindings: list[relax.Binding] = []
@@ -102,7 +111,9 @@ class _BlockRewriter:
         for binding in self._old:
             if isinstance(binding, relax.MatchCast):
                 # A value that is a call, not a variable, gets a binding of its own before the match_cast.
-                self._bindings.append(relax.MatchCast(binding.var, self._operand(binding.value), binding.ty))
+                value = self._operand(binding.value)
+                self._bindings.append(relax.MatchCast(binding.var, value, binding.ty))
+                self._changes.bind(binding.var, value)
             else:
                 self._rebind(binding)
         return relax.DataflowBlock(live(self._bindings))
@@ -114,6 +125,7 @@ class _BlockRewriter:
             return
         if isinstance(result, relax.Var):
             self._scope.uses[result] += self._scope.uses[binding.var]
+            self._changes.rename(binding.var, result)
             if binding.var in self._scope.before_steps:
                 self._scope.before_steps.add(result)
         self._renamed[binding.var] = result
@@ -125,6 +137,7 @@ class _BlockRewriter:
         if not is_visible_outside(value):
             out = var if _same_type(var.ty, value.ty) else relax.Var(var.name, value.ty)
             self._bindings.append(relax.VarBinding(out, value))
+            self._changes.bind(out, value)
             value = out
         if not value.same_as(var):
             self._outputs[var] = value
@@ -141,18 +154,18 @@ class _BlockRewriter:
                 return _checked(self._leaf(expr), expected, applied)
             node = on_device_of_operands(map_operands(expr, self._operand, self._builder))
             expected = expected or node.ty
-            rule, rewritten = self._rewritten(node)
+            rule, rewritten = self._rewritten(node, keep)
             if rewritten is None:
                 return _checked(self._bind(node, keep), expected, applied)
             applied.append(rule)
             expr = rewritten
         raise RewriteError(f"the rules do not terminate at {op_name(expr)}: {sorted(set(applied))}")
 
-    def _rewritten(self, node: Expr) -> tuple[str, Expr | None]:
-        """The result of the first rule that applies to ``node``."""
+    def _rewritten(self, node: Expr, var: relax.Var | None) -> tuple[str, Expr | None]:
+        """The result of the first rule that applies to ``node``, which ``var`` is bound to."""
         for rule in self._at(op_name(node)):
             new = rule.rewrite(node, self._scope)
-            if not is_no(new):
+            if not is_no(new) and self._changes.may_replace(node, new, var):
                 self._fired.add(rule.name)
                 self.changed = True
                 return rule.name, new
@@ -174,14 +187,16 @@ class _BlockRewriter:
 
     def _bind(self, node: Expr, keep: relax.Var | None) -> relax.Var:
         """The variable bound to ``node``: an earlier one if the same value was computed before."""
-        number = value_number(node)
-        if number is not None and number in self._numbered:
+        number = value_number(node) if self._changes.may_be_one(node, keep) else None
+        if number is not None and self._scope.is_defined(self._numbered.get(number)):
             self.changed = True
             return self._numbered[number]
         if keep is None or not _same_type(keep.ty, node.ty):
             kind = relax.DataflowVar if keep is None else type(keep)
             keep = kind("lv" if keep is None else keep.name, node.ty)
         self._bindings.append(relax.VarBinding(keep, node))
+        for outdated in self._changes.bind(keep, node):
+            self._scope.forget(outdated)
         self._scope.define(keep, node)
         if number is not None:
             self._numbered[number] = keep

@@ -109,6 +109,14 @@ class Scope:
         """Record what ``var`` is bound to."""
         self._values[var] = value
 
+    def forget(self, var: relax.Var) -> None:
+        """Remove the definition of ``var``: memory that it reads has changed."""
+        self._values.pop(var, None)
+
+    def is_defined(self, var: relax.Var | None) -> bool:
+        """Whether it is recorded what ``var`` is bound to."""
+        return var in self._values
+
     def value(self, expr: Expr) -> Expr:
         """What a variable of this block is bound to; anything else is its own value."""
         return self._values.get(expr, expr) if isinstance(expr, relax.Var) else expr
