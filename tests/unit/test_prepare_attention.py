@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from prepare_checks import assert_becomes, assert_stays, prepared, values
+from prepare_checks import assert_becomes, assert_stays, near_misses, prepared, values
 from test_prepare_arithmetic import const, function
 from tvm import relax
 from tvm.relax import op
@@ -95,6 +95,32 @@ def scaled_product(q: R.Tensor((2, 5, 4), "float32"), k: R.Tensor((2, 5, 4), "fl
 @pytest.mark.parametrize("before", [scaled_query, scaled_key, divided_product])
 def test_without_weights_the_factor_is_on_the_product(before):
     assert_becomes(before, scaled_product, a.ABSORB_FACTOR, a.FACTOR_AFTER_PRODUCT, a.PRODUCT_DIVIDED)
+
+
+def scaled_before(dtype: str, factor: float, made: str) -> relax.Function:
+    """``(x * factor) @ x'`` with a product of the type ``made``."""
+
+    def make(x: relax.Expr) -> relax.Expr:
+        query = op.multiply(x, const(factor, dtype))
+        return op.matmul(query, op.permute_dims(x, [1, 0]), made)
+
+    return function(make, (ROWS, WIDTH), dtype)
+
+
+def test_a_factor_that_keeps_a_product_of_float16_small_stays_before_it():
+    assert_stays(scaled_before("float16", 0.125, "float16"), a.FACTOR_AFTER_PRODUCT)
+    (missed,) = near_misses(scaled_before("float16", 0.125, "float16"), a.FACTOR_AFTER_PRODUCT)
+    assert "may overflow in float16" in missed.reason
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "made"),
+    [("float16", 2, "float16"), ("float16", 0.125, "float32"), ("bfloat16", 0.125, "bfloat16")],
+)
+def test_other_factors_of_narrow_types_go_behind_the_product(dtype: str, factor: float, made: str):
+    result = prepared(scaled_before(dtype, factor, made), a.FACTOR_AFTER_PRODUCT)
+    names = [binding.value.op.name for binding in result["main"].body.blocks[0].bindings]
+    assert names[-2:] == ["relax.matmul", "relax.multiply"]
 
 
 def test_the_factor_stays_where_others_read_what_it_multiplies():

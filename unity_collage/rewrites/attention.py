@@ -13,7 +13,7 @@ from .constants import constant
 from .linear import LINEAR_OPS, VIEWS, is_of_product, linear_of, why_not_linear
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
-from .why_not import WhyNot, first_of, is_no
+from .why_not import WhyNot, first_of, is_no, number_text
 
 
 def _absorb(call: Call, scope: Scope) -> Expr | WhyNot | None:
@@ -91,11 +91,21 @@ def _with_factor_behind(call: Call, side: int, scope: Scope) -> Expr | WhyNot | 
     found = _without_factor(call.args[side], scope)
     if not isinstance(found, tuple):
         return found
-    if not is_float(call):
-        return WhyNot(f"matmul makes {dtype_of(call)}, not a floating point type", 2)
+    why = _why_not_behind(call, found[1])
+    if why is not None:
+        return WhyNot(why, 2)
     args = [found[0] if i == side else arg for i, arg in enumerate(call.args)]
     product = relax.Call(call.op, args, call.attrs)
     return op.multiply(product, relax.const(found[1], dtype_of(call)))
+
+
+def _why_not_behind(call: Call, factor: float) -> str | None:
+    """Why a product cannot be multiplied by ``factor`` in place of an operand."""
+    if not is_float(call):
+        return f"matmul makes {dtype_of(call)}, not a floating point type"
+    if dtype_of(call) == "float16" and abs(factor) < 1:
+        return f"without the factor {number_text(factor)} before it, the product may overflow in float16"
+    return None
 
 
 def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | WhyNot | None:
