@@ -151,6 +151,33 @@ def test_other_factors_stay(make):
     assert_stays(rows(make), a.ABSORB_FACTOR, a.FACTOR_AFTER_PRODUCT, a.PRODUCT_DIVIDED)
 
 
+SMALL = np.full((WIDTH, WIDTH), 0.002, "float16")
+LARGE = np.full(WIDTH, 60000, "float16")
+
+
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (lambda x: op.multiply(op.matmul(x, const(SMALL, "float16")), const(1e-5, "float16")), "float16"),
+        (lambda x: op.multiply(op.matmul(x, const(W)), const([np.inf])), "float32"),
+        (lambda x: op.divide(op.matmul(x, const(W)), const([np.inf])), "float32"),
+        (lambda x: op.divide(op.matmul(x, const(W)), const(1e-40)), "float32"),
+        (
+            lambda x: op.multiply(
+                op.add(op.matmul(x, const(W, "float16")), const(LARGE, "float16")), const(2, "float16")
+            ),
+            "float16",
+        ),
+        (lambda x: op.divide(op.matmul(x, op.permute_dims(x, [1, 0])), const(1e-40)), "float32"),
+        (lambda x: op.divide(op.matmul(x, op.permute_dims(x, [1, 0])), const(2e4, "float16")), "float16"),
+        (lambda x: op.matmul(op.divide(x, const(1e-40)), op.permute_dims(x, [1, 0])), "float32"),
+    ],
+)
+def test_a_factor_stays_where_a_constant_would_leave_its_type(make, dtype: str):
+    func = function(make, (ROWS, WIDTH), dtype)
+    assert_stays(func, a.ABSORB_FACTOR, a.FACTOR_AFTER_PRODUCT, a.PRODUCT_DIVIDED)
+
+
 WIDE = values(WIDTH, 3 * WIDTH)
 WIDE_B = values(3 * WIDTH)
 

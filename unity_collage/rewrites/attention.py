@@ -6,10 +6,12 @@ Normal form: no factor at all where a constant weight before the product can tak
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 from tvm import relax
 
-from .constants import constant
+from .constants import constant, is_normal, multiplied
 from .linear import LINEAR_OPS, VIEWS, is_of_product, linear_of, why_not_linear
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
@@ -25,6 +27,8 @@ def _absorb(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if why is not None:
         return WhyNot(why) if is_of_product(call.args[0], scope) else None
     factor = 1 / factor if op_name(call) == "relax.divide" else factor
+    if not factor or not isfinite(factor):
+        return WhyNot("the factor is 0 or not finite") if is_of_product(call.args[0], scope) else None
     return _absorbed(call.args[0], factor, scope)
 
 
@@ -51,7 +55,9 @@ def _absorbed(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
         return inner if is_no(inner) else relax.Call(call.op, [inner, *call.args[1:]], call.attrs)
     linear = linear_of(call, scope)
     if linear is not None:
-        return linear.scaled(np.full(linear.channels, factor))
+        scale = np.full(linear.channels, factor)
+        why = linear.why_not_scaled(scale)
+        return linear.scaled(scale) if why is None else WhyNot(why)
     return _absorbed_product(call, factor, scope)
 
 
@@ -60,8 +66,12 @@ def _absorbed_sum(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | No
     if summand is None:
         why = f"{scope.title(call.args[1])}, which add adds before the factor, is not constant"
         return WhyNot(why) if is_of_product(call.args[0], scope) else None
+    scaled = multiplied(summand, factor)
+    if scaled is None:
+        why = f"{scope.title(call.args[1])} times the factor overflows"
+        return WhyNot(why) if is_of_product(call.args[0], scope) else None
     inner = _absorbed(call.args[0], factor, scope)
-    return inner if is_no(inner) else op.add(inner, constant((summand * factor).astype(summand.dtype)))
+    return inner if is_no(inner) else op.add(inner, constant(scaled))
 
 
 def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | None:
@@ -103,6 +113,8 @@ def _why_not_behind(call: Call, factor: float) -> str | None:
     """Why a product cannot be multiplied by ``factor`` in place of an operand."""
     if not is_float(call):
         return f"matmul makes {dtype_of(call)}, not a floating point type"
+    if not is_normal(factor, dtype_of(call)):
+        return f"the factor {number_text(factor)} is not a normal number of {dtype_of(call)}"
     if dtype_of(call) == "float16" and abs(factor) < 1:
         return f"without the factor {number_text(factor)} before it, the product may overflow in float16"
     return None
@@ -139,9 +151,11 @@ def _divided_product(call: Call, scope: Scope) -> Expr | WhyNot | None:
         shown = "0" if divisor.size == 1 else f"a constant of {divisor.size} elements"
         return WhyNot(f"the divisor of matmul is {shown}, not one number other than 0", 2)
     why = _why_no_number(call) or scope.why_not_own(call.args[0])
-    return (
-        op.multiply(call.args[0], relax.const(1 / number, dtype_of(call))) if why is None else WhyNot(why, 2)
-    )
+    if why is None and not is_normal(1 / number, dtype_of(call)):
+        why = f"one over the divisor {number_text(number)} is not a normal number of {dtype_of(call)}"
+    if why is not None:
+        return WhyNot(why, 2)
+    return op.multiply(call.args[0], relax.const(1 / number, dtype_of(call)))
 
 
 ABSORB_FACTOR = Rewrite("absorb_factor", ("relax.multiply", "relax.divide"), _absorb)

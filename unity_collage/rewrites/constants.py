@@ -71,6 +71,25 @@ def stretched_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None
     return np.broadcast_to(inner, shape) if fits else None
 
 
+def is_normal(number: float, dtype: str) -> bool:
+    """Whether ``number`` neither overflows in ``dtype`` nor is 0 or denormal there, where it loses bits."""
+    limits = limits_of(dtype)
+    return float(limits.tiny) <= abs(number) <= float(limits.max)
+
+
+def limits_of(dtype: str) -> np.finfo:
+    """The range of a floating point type: for types that numpy does not have, such as bfloat16, that of float32."""
+    return np.finfo(dtype if dtype in ("float16", "float32", "float64") else "float32")
+
+
+def multiplied(array: np.ndarray, factor: np.ndarray | float) -> np.ndarray | None:
+    """``array * factor`` in the type of ``array``, or None if a finite number does not stay finite."""
+    wide = np.promote_types(array.dtype, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = (array * np.asarray(factor).astype(wide)).astype(array.dtype)
+    return None if np.any(np.isfinite(array) & ~np.isfinite(made)) else made
+
+
 def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """Any operator on constants -> its result as a constant, on its device, unless the result is much larger."""
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP) or is_empty(call):

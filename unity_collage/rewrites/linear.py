@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from .constants import constant
+from .constants import constant, limits_of
 from .scope import Call, Expr, Scope, dtype_of, is_float, op_name, rank_of
 from .windows import CONVOLUTIONS
 
@@ -43,10 +43,9 @@ class Linear:
 
         They overflow, or the largest weight of a channel becomes denormal and loses bits.
         """
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             exact, factors = np.abs(self._scaled_weights(scale)), _along_weights(self, scale)
-        name = self.weights.dtype.name
-        limits = np.finfo(np.float32 if name == "bfloat16" else name)
+        limits = limits_of(self.weights.dtype.name)
         if exact.size and not np.max(exact) <= limits.max:
             return "the weights times the factor overflow"
         shape = (1,) * (exact.ndim - factors.ndim) + factors.shape
