@@ -154,6 +154,19 @@ def test_two_over_a_root_stays():
     assert_stays(func, a.RSQRT_FORM)
 
 
+def test_one_over_a_root_that_is_compared_stays():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.sqrt(x)
+            c = R.divide(R.const(1.0), b)
+            y = R.floor(c)
+            R.output(y)
+        return y
+
+    assert_stays(func, a.RSQRT_FORM)
+
+
 def test_a_sum_over_a_stack_is_a_chain_of_sums():
     """ONNX's Sum, as the importer writes it."""
 
@@ -229,6 +242,8 @@ def chained(operator, first: float, second: float, dtype: str = "float32") -> re
         (relax.op.multiply, 1e-30, 1e30, "float32"),
         (relax.op.multiply, 3.0, 0.125, "float32"),
         (relax.op.multiply, 1024.0, 0.125, "float16"),
+        (relax.op.multiply, 1e-25, 1e-25, "float32"),
+        (relax.op.multiply, 2.0**-10, 2.0**-8, "float16"),
     ],
 )
 def test_constants_that_round_between_stay(operator, first: float, second: float, dtype: str):

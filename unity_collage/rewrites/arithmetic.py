@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from .constants import constant
+from .constants import constant, limits_of
 from .linear import is_of_product
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
@@ -73,18 +73,16 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
         return None
     if not is_float(call):
         return _why_not_float(call, 2)
-    shared = scope.why_not_own(call.args[0])
-    if shared is not None:
-        return WhyNot(shared, 2)
-    if call.args[0] in scope.before_steps:
-        return WhyNot(f"{scope.title(call.args[0])} becomes a step further on, where its last bits matter", 2)
+    why = scope.why_not_own(call.args[0]) or scope.why_exact(call.args[0])
+    if why is not None:
+        return WhyNot(why, 2)
     with np.errstate(all="ignore"):
         merged = first + outer if op_name(call) == "relax.add" else first * outer
     why = _why_not_merged(first, outer, merged)
     if why is None and op_name(call) == "relax.add":
         why = _why_not_summed(first, outer, is_of_product(inner.args[0], scope))
     elif why is None:
-        why = _why_not_multiplied(first, outer)
+        why = _why_not_multiplied(first, outer, merged)
     if why is not None:
         return WhyNot(why, 2)
     return relax.Call(call.op, [inner.args[0], constant(merged.astype(outer.dtype))], call.attrs)
@@ -113,11 +111,21 @@ def _why_not_summed(first: np.ndarray, outer: np.ndarray, of_product: bool) -> s
     return None if np.all(exact == first + outer) else "the sum of the two constants is rounded"
 
 
-def _why_not_multiplied(first: np.ndarray, outer: np.ndarray) -> str | None:
-    """Why x * (a * b) is not (x * a) * b but for its last bits: x * a may overflow, and x * a * b not."""
+def _why_not_multiplied(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) -> str | None:
+    """Why x * (a * b) is not (x * a) * b but for its last bits: x * a may overflow, and x * a * b not.
+
+    And a * b may be denormal or 0, where x * a is neither.
+    """
     one, other = np.abs(first.astype(np.float64)), np.abs(outer.astype(np.float64))
     along = ((one >= 1) & (other >= 1)) | ((one <= 1) & (other <= 1))
-    return None if np.all(along) else "the product with the first constant may overflow or vanish"
+    if not np.all(along):
+        return "the product with the first constant may overflow or vanish"
+    small = np.abs(merged.astype(np.float64)) < limits_of(merged.dtype.name).tiny
+    return (
+        "the product of the two constants is too small for its type"
+        if np.any(small & (one > 0) & (other > 0))
+        else None
+    )
 
 
 def _square(call: Call, scope: Scope) -> Expr | WhyNot | None:
@@ -157,8 +165,8 @@ def _reciprocal_root(call: Call, scope: Scope) -> Expr | WhyNot | None:
         return WhyNot(f"{number_text(numerator)} is divided by sqrt, not 1", 2)
     if rank_of(call.args[0]) > rank_of(call.args[1]):
         return WhyNot(f"the numerator has {rank_of(call.args[0])} axes, more than the root", 2)
-    shared = scope.why_not_own(call.args[1])
-    return op.rsqrt(root.args[0]) if shared is None else WhyNot(shared, 2)
+    why = scope.why_not_own(call.args[1]) or scope.why_exact(call.args[1])
+    return op.rsqrt(root.args[0]) if why is None else WhyNot(why, 2)
 
 
 CONSTANT_RIGHT = Rewrite("constant_right", _COMMUTATIVE, _constant_right)

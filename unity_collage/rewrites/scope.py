@@ -148,6 +148,12 @@ class Scope:
             return f"{self.title(expr)} is read outside of its block too, and must have no other reader"
         return f"{self.title(expr)} is read {self.uses[expr]} times, and must have no other reader"
 
+    def why_exact(self, expr: Expr) -> str | None:
+        """Why a rule may not change the last bits of ``expr``, or None."""
+        if expr not in self.before_steps:
+            return None
+        return f"{self.title(expr)} becomes a step further on, where its last bits matter"
+
     def title(self, expr: Expr) -> str:
         """``expr`` in a reason: its name, and in brackets the operator that computes it."""
         name = str(getattr(expr, "name", "")) or "a constant"
