@@ -109,6 +109,17 @@ def test_what_looks_like_silu_stays(make):
     assert_stays(function(make), a.SILU_FORM)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_hard_sigmoid_that_is_rounded_stays(gated: bool):
+    """``1 / 6`` is rounded, and x / 6 is not x times it: a floor may be another number."""
+
+    def make(x: relax.Expr) -> relax.Expr:
+        clipped = op.clip(op.add(x, const(3)), 0.0, 6.0)
+        return op.floor(op.divide(op.multiply(x, clipped) if gated else clipped, const(6)))
+
+    assert_stays(function(make), a.HARD_SWISH_FORM, a.HARD_SIGMOID_FORM)
+
+
 def test_sigmoid_from_exp():
     before = function(lambda x: op.divide(ONE, op.add(op.exp(op.negative(x)), ONE)))
     assert_becomes(before, function(op.sigmoid), a.SIGMOID_FORM)

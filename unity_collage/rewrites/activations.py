@@ -110,9 +110,9 @@ def _unit_clip(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
         return _why_no_unit(high, factor)
     if not is_float(expr):
         return WhyNot(f"clip is of {dtype_of(expr)}, not of a floating point type", 2)
-    shared = scope.why_not_own(expr)
-    if shared is not None:
-        return WhyNot(shared, 2)
+    why = scope.why_not_own(expr) or scope.why_exact(expr)
+    if why is not None:
+        return WhyNot(why, 2)
     return op.clip(_scaled(clipped.args[0], factor, scope), 0.0, 1.0)
 
 
