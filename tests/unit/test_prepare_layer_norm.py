@@ -73,6 +73,7 @@ def test_layer_norm_as_torch_exports_it():
         lambda x: op.divide(centred(x, 0), op.sqrt(op.add(op.variance(x, 0, True), EPSILON))),
         lambda x: op.multiply(centred(x), op.sqrt(op.add(variance(x), EPSILON))),
         lambda x: op.divide(x, op.sqrt(op.add(variance(x), EPSILON))),
+        lambda x: op.divide(centred(x), op.sqrt(op.add(variance(x), const([[[1e-5]]])))),
     ],
 )
 def test_what_looks_like_layer_norm_stays(make):
@@ -123,7 +124,22 @@ def test_parameters_that_are_inputs_go_into_a_plain_norm():
         lambda x: op.multiply(plain(x), const(values(2, 1))),
         lambda x: op.add(plain(x), x),
         lambda x: op.add(plain(x), const(values(2, 3))),
+        lambda x: op.multiply(plain(x), const(G.reshape(1, 1, 3))),
+        lambda x: op.add(plain(x), const(G.reshape(1, 1, 3))),
     ],
 )
 def test_what_varies_from_row_to_row_stays_behind_the_norm(make):
     assert_stays(function(make), n.SCALE_INTO_LAYER_NORM, n.SHIFT_INTO_LAYER_NORM)
+
+
+@pytest.mark.parametrize("operator", [op.multiply, op.add])
+@pytest.mark.parametrize("axes", [[0], [1, 0]])
+def test_parameters_of_other_axes_do_not_take_a_constant(operator, axes: list[int]):
+    """The constant behind it varies along the last axis, and ``gamma`` along the first, which is as long."""
+    size = [3] * len(axes)
+    one, zero = np.ones(size, "float32"), np.zeros(size, "float32")
+
+    def make(x: relax.Expr) -> relax.Expr:
+        return operator(op.nn.layer_norm(x, const(one), const(zero), axes), const(values(*size)))
+
+    assert_stays(function(make, (3, 3)), n.SCALE_INTO_LAYER_NORM, n.SHIFT_INTO_LAYER_NORM)

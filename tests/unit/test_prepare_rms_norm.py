@@ -43,8 +43,9 @@ def test_rms_norm_from_its_parts(make):
         lambda x: op.multiply(op.exp(x), op.rsqrt(size(x))),
         lambda x: op.divide(x, op.rsqrt(size(x))),
         lambda x: op.multiply(x, op.rsqrt(op.add(op.mean(op.square(x)), EPSILON))),
+        lambda x: op.multiply(x, op.rsqrt(op.add(op.mean(op.square(x), -1, True), const([[[1e-5]]])))),
     ],
-    ids=["leading axis", "another tensor", "times the root", "no axis kept"],
+    ids=["leading axis", "another tensor", "times the root", "no axis kept", "epsilon of more axes"],
 )
 def test_what_is_no_rms_norm_stays(make):
     assert_stays(function(make), n.RMS_NORM_FORM)
@@ -54,6 +55,14 @@ def test_a_factor_goes_into_the_norm_and_one_that_varies_otherwise_stays():
     before = function(lambda x: op.multiply(plain(x), const(G.reshape(1, 3))))
     assert_becomes(before, function(lambda x: plain(x, G)), n.SCALE_INTO_RMS_NORM)
     assert_stays(function(lambda x: op.multiply(plain(x), const(values(2, 1)))), n.SCALE_INTO_RMS_NORM)
+
+
+def test_a_factor_of_other_or_more_axes_stays():
+    def first(x: relax.Expr) -> relax.Expr:
+        return op.multiply(op.nn.rms_norm(x, const(ONES), [0]), const(G))
+
+    assert_stays(function(first, (3, 3)), n.SCALE_INTO_RMS_NORM)
+    assert_stays(function(lambda x: op.multiply(plain(x), const(G.reshape(1, 1, 3)))), n.SCALE_INTO_RMS_NORM)
 
 
 def test_rms_norm_as_torch_exports_it():

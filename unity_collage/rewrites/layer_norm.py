@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from .constants import constant, stretched_to
-from .reductions import reduced_axes, why_not_last
+from .reductions import reduced_axes, why_not_last, why_not_trailing
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, op, op_name, rank_of, static_shape, static_sizes
 from .why_not import WhyNot, first_of, is_no, shape_text
@@ -38,7 +38,7 @@ def _of_root(centred: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNo
         )
     epsilon, axes = scope.scalar(summed.args[1]), reduced_axes(mean)
     why = scope.why_not_own(root) or _why_not_variance(centred, difference, mean, summed.args[0], scope)
-    if epsilon is None:
+    if epsilon is None or rank_of(summed.args[1]) > rank_of(summed.args[0]):
         why = f"{scope.title(summed.args[1])} is added to the variance, not one number"
     why = why or why_not_last(mean.args[0], axes)
     if why is not None or epsilon is None:
@@ -123,7 +123,9 @@ def _fitted(operand: Expr, source: Expr, inner: Call, scope: Scope) -> Expr | Wh
     if array is not None and stretched is None:
         shape = shape_text(array.shape)
         return WhyNot(f"the constant behind layer_norm has the shape {shape}, not {shape_text(wanted)}", 2)
-    why = scope.why_not_own(source)
+    why = scope.why_not_own(source) or why_not_trailing(inner)
+    if rank_of(operand) > rank_of(source):
+        why = f"the constant behind layer_norm has {rank_of(operand)} axes, more than the norm"
     if not inner.attrs.scale or not inner.attrs.center:
         why = "layer_norm does not use its factor or its summand"
     if why is not None:

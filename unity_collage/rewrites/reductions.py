@@ -46,6 +46,15 @@ def why_not_last(expr: Expr, axes: list[int]) -> str | None:
     return None if static_sizes(expr, axes) is not None else f"the sizes of the axes {axes} are not known"
 
 
+def why_not_trailing(norm: Call) -> str | None:
+    """Why the parameters of a norm are not known to belong to the last axes of its result, in their order."""
+    rank = rank_of(norm)
+    axes, name = [int(axis) % rank for axis in norm.attrs.axes], op_name(norm).removeprefix("relax.nn.")
+    if axes == list(range(rank - len(axes), rank)):
+        return None
+    return f"{name} is over the axes {axes} of {rank}, which are not the last ones"
+
+
 def _global_mean(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """avg_pool(x) with one window over all of the image -> mean(x, axis=[2, 3], keepdims=True)."""
     before, after = static_shape(call.args[0]), static_shape(call)

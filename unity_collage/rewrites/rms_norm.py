@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .constants import constant, stretched_to
-from .reductions import reduced_axes, why_not_last
+from .reductions import reduced_axes, why_not_last, why_not_trailing
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, op, op_name, rank_of, static_sizes
 from .why_not import WhyNot, first_of, shape_text
@@ -35,7 +35,7 @@ def _of_root(x: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNot | No
         return None
     epsilon, axes = scope.scalar(summed.args[1]), reduced_axes(reduced)
     why = _why_not_mean(x, reduced, squared, scope)
-    if epsilon is None:
+    if epsilon is None or rank_of(summed.args[1]) > rank_of(summed.args[0]):
         why = f"{scope.title(summed.args[1])} is added to the mean of squares, not one number"
     way = (root, inner.args[0], summed.args[0], reduced.args[0])
     why = why or next(filter(None, map(scope.why_not_own, way)), None) or why_not_last(x, axes)
@@ -67,7 +67,9 @@ def _scaled(source: Expr, factor: Expr, scope: Scope) -> Expr | WhyNot | None:
         return None
     gamma = scope.array(inner.args[1])
     fitted = None if gamma is None else stretched_to(array, gamma.shape)
-    why = scope.why_not_own(source) or _why_not_fitting(array, gamma)
+    why = scope.why_not_own(source) or why_not_trailing(inner) or _why_not_fitting(array, gamma)
+    if rank_of(factor) > rank_of(source):
+        why = f"the factor behind rms_norm has {rank_of(factor)} axes, more than the norm"
     if gamma is None or fitted is None or why is not None:
         return WhyNot(why or "", 2)
     scaled = constant(gamma * fitted)
