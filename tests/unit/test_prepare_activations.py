@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import pi, sqrt
 
 import pytest
-from prepare_checks import assert_becomes, assert_stays
+from prepare_checks import assert_becomes, assert_stays, prepared
 from test_prepare_arithmetic import const, function
 from tvm import relax
 from tvm.relax import op
 from tvm.script import relax as R
 
+from unity_collage.rewrites import Rewrite
 from unity_collage.rewrites import activations as a
 from unity_collage.rewrites.gelu import GELU_FORM
 
@@ -90,6 +91,24 @@ def test_gelu_stays_apart_where_others_read_its_erf():
         return y
 
     assert_stays(func, GELU_FORM)
+
+
+@pytest.mark.parametrize("rule", [GELU_FORM, a.HARD_SIGMOID_FORM, a.HARD_SWISH_FORM])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: op.multiply(op.multiply(x, one_plus_erf(x)), const([[[0.5]]])),
+        lambda x: op.divide(op.clip(op.add(x, const(3)), 0.0, 6.0), const([[[6]]])),
+        lambda x: op.divide(op.multiply(x, op.clip(op.add(x, const(3)), 0.0, 6.0)), const([[[6]]])),
+    ],
+)
+def test_a_number_that_adds_an_axis_stays(make, rule: Rewrite):
+    assert_stays(function(make), rule)
+
+
+def test_a_summand_that_adds_an_axis_stays_in_a_hard_sigmoid():
+    before = function(lambda x: op.divide(op.clip(op.add(x, const([[[3]]])), 0.0, 6.0), const(6)))
+    assert_becomes(before, prepared(before, a.HARD_SIGMOID_FORM), a.HARD_SIGMOID_FORM)
 
 
 def test_silu():

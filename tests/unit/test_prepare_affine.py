@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from prepare_checks import assert_becomes, assert_stays, prepared, values
+from test_prepare_arithmetic import function
 from tvm import relax
 from tvm.script import relax as R
 
@@ -175,6 +176,14 @@ def test_a_factor_stays_where_others_read_the_convolution():
 def test_a_factor_that_varies_otherwise_stays(factor):
     func = scaled(lambda x: relax.op.nn.conv2d(x, relax.const(W), padding=1), [1, 3, 8, 8], factor)
     assert_stays(func, a.SCALE_INTO_WEIGHTS)
+
+
+@pytest.mark.parametrize("operator", [relax.op.multiply, relax.op.add])
+def test_one_channel_does_not_take_a_constant_of_many(operator):
+    def make(x: relax.Expr) -> relax.Expr:
+        return operator(relax.op.matmul(x, relax.const(values(3, 1))), relax.const(values(6)))
+
+    assert_stays(function(make), a.SCALE_INTO_WEIGHTS, a.BIAS_SHAPE)
 
 
 def test_a_factor_stays_behind_weights_that_are_inputs_and_behind_concat():

@@ -70,15 +70,22 @@ def _operand_text(expr: Expr, scope: Scope) -> str:
 def _hard_sigmoid(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """clip(x + 3, 0, 6) / 6 -> clip(x * (1 / 6) + 0.5, 0, 1)."""
     coefficient, terms = factors(call, scope)
-    return _unit_clip(terms[0], coefficient, scope) if len(terms) == 1 else None
+    if len(terms) != 1 or _has_more_axes(call, terms):
+        return None
+    return _unit_clip(terms[0], coefficient, scope)
 
 
 def _hard_swish(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x * clip(x + 3, 0, 6) / 6, in any order of the factors -> x * clip(x * (1 / 6) + 0.5, 0, 1)."""
     coefficient, terms = factors(call, scope)
-    if len(terms) != 2:
+    if len(terms) != 2 or _has_more_axes(call, terms):
         return None
     return first_of(_hard_gated(x, gate, coefficient, scope) for x, gate in (terms, terms[::-1]))
+
+
+def _has_more_axes(call: Call, terms: list[Expr]) -> bool:
+    """Whether a number among the factors of ``call`` has more axes than the tensors ``terms``."""
+    return rank_of(call) != max(map(rank_of, terms))
 
 
 def _hard_gated(x: Expr, gate: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
@@ -129,7 +136,7 @@ def _scaled(expr: Expr, factor: float, scope: Scope) -> Expr:
     scale = relax.const(factor, dtype_of(expr))
     summed = scope.own_call(expr, "relax.add")
     number = None if summed is None else scope.scalar(summed.args[1])
-    if summed is None or number is None:
+    if summed is None or number is None or rank_of(summed.args[0]) != rank_of(expr):
         return op.multiply(expr, scale)
     return op.add(op.multiply(summed.args[0], scale), relax.const(number * factor, dtype_of(expr)))
 

@@ -9,7 +9,7 @@ from math import isclose, pi, sqrt
 
 from .products import factors, polynomial, polynomial_text
 from .rewrite import Rewrite
-from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .why_not import WhyNot, first_of, number_text
 
 _GELU = {"relax.erf": {1: sqrt(0.5)}, "relax.tanh": {1: sqrt(2 / pi), 3: 0.044715 * sqrt(2 / pi)}}
@@ -54,6 +54,8 @@ def _of_parts(call: Expr, coefficient: float, x: Expr, bracket: Expr, scope: Sco
         if factor == 1:
             return WhyNot(f"there is no factor behind {_SHORT[name]}, and 0.5 is needed", 4)
         return WhyNot(f"the factor behind {_SHORT[name]} is {number_text(factor)}, not 0.5", 5)
+    if rank_of(call) != rank_of(x):
+        return WhyNot(f"a number behind {_SHORT[name]} has {rank_of(call)} axes, more than the tensor", 5)
     if not is_float(call):
         return WhyNot(f"the product is {dtype_of(call)}, not a floating point type", 5)
     return _MADE_OF[name](x)

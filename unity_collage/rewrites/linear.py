@@ -136,6 +136,6 @@ def per_channel(array: np.ndarray, linear: Linear) -> np.ndarray | None:
         return None
     shape = (1,) * (linear.rank - array.ndim) + array.shape
     varies = [axis for axis, size in enumerate(shape) if size != 1]
-    if varies not in ([], [linear.axis]):
+    if varies not in ([], [linear.axis]) or array.size not in (1, linear.channels):
         return None
     return np.broadcast_to(array.reshape(-1), (linear.channels,))
