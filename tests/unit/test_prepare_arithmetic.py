@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from prepare_checks import assert_becomes, assert_stays, values
+from prepare_checks import assert_becomes, assert_stays, prepared, values
 from tvm import relax
 from tvm.script import relax as R
 
@@ -213,6 +213,29 @@ def test_mean_and_max_over_a_stack_are_chains_too():
         return e
 
     assert_becomes(before, after, UNSTACK_REDUCTION)
+
+
+def of_stack(operator, count: int, dtype: str) -> relax.Function:
+    """``operator`` over ``count`` times ``x``, stacked."""
+    return function(lambda x: operator(relax.op.stack([x] * count, 0), 0), dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("operator", "count", "dtype"),
+    [
+        (relax.op.sum, 3, "float16"),
+        (relax.op.mean, 2, "float16"),
+        (relax.op.mean, 2, "bfloat16"),
+        (relax.op.max, 300, "float32"),
+    ],
+)
+def test_long_chains_and_those_of_rounded_sums_stay(operator, count: int, dtype: str):
+    assert_stays(of_stack(operator, count, dtype), UNSTACK_REDUCTION)
+
+
+@pytest.mark.parametrize(("operator", "count"), [(relax.op.sum, 2), (relax.op.max, 3)])
+def test_chains_of_float16_that_round_alike(operator, count: int):
+    assert "stack" not in prepared(of_stack(operator, count, "float16"), UNSTACK_REDUCTION).script()
 
 
 def test_a_sum_over_another_axis_of_a_stack_stays():

@@ -18,13 +18,17 @@ _BINARY = {
 }
 
 
+_PARTS = 64
+"""The longest chain: the driver descends into it, and each of its operators writes a tensor."""
+
+
 def _stack_reduction(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """sum(stack((a, b, c), axis=k), axis=[k]) -> (a + b) + c; mean, max and min likewise."""
     stack = scope.call(call.args[0], "relax.stack")
     parts = None if stack is None else scope.value(stack.args[0])
     if stack is None or not isinstance(parts, relax.Tuple):
         return None
-    why = _why_not_stacked(call, stack)
+    why = _why_not_stacked(call, stack) or _why_no_chain(call, len(parts.fields))
     if why is not None:
         return WhyNot(why, 2)
     total = reduce(_BINARY[op_name(call)], parts.fields)
@@ -44,6 +48,17 @@ def _why_not_stacked(call: Call, stack: Call) -> str | None:
     return (
         None if axes == [made] else f"{name} is over the axes {axes or 'all'}, and stack made the axis {made}"
     )
+
+
+def _why_no_chain(call: Call, count: int) -> str | None:
+    """Why ``count`` operands are not reduced one after the other."""
+    name, dtype = op_name(call).removeprefix("relax."), dtype_of(call)
+    if count > _PARTS:
+        return f"{name} is of {count} parts, more than {_PARTS}"
+    rounds = name == "mean" or (name == "sum" and count > 2)
+    if rounds and dtype not in ("float32", "float64"):
+        return f"{name} is of {dtype}, which rounds or overflows between the parts"
+    return None
 
 
 UNSTACK_REDUCTION = Rewrite("unstack_reduction", tuple(_BINARY), _stack_reduction)
