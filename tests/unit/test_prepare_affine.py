@@ -74,6 +74,15 @@ def test_a_factor_goes_into_a_convolution_of_any_layout(make, factor):
     assert_becomes(before, prepared(before, a.SCALE_INTO_WEIGHTS), a.SCALE_INTO_WEIGHTS)
 
 
+def test_a_factor_stays_where_the_bias_would_overflow():
+    def make(x: relax.Expr) -> relax.Expr:
+        product = relax.op.matmul(x, relax.const(values(3, 4, dtype="float16")))
+        biased = relax.op.add(product, relax.const(np.full(4, 4e4, "float16")))
+        return relax.op.multiply(biased, relax.const(np.full(4, 2, "float16")))
+
+    assert_stays(function(make, (2, 3), "float16"), a.SCALE_INTO_WEIGHTS)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -282,6 +291,32 @@ def test_batch_norm_without_factor_and_with_inputs_for_statistics():
     after = prepared(before, BATCH_NORM_FORM, FOLD_CONSTANTS)
     assert "batch_norm" not in after.script()
     assert_becomes(before, after, BATCH_NORM_FORM, FOLD_CONSTANTS)
+
+
+def normed(mean: float, variance: float) -> relax.Function:
+    """A batch norm in float16 with equal statistics for each of three channels."""
+    stats = [relax.const(np.full(3, value, "float16")) for value in (1, 0, mean, variance)]
+
+    def make(x: relax.Expr) -> relax.Expr:
+        whole = relax.op.nn.batch_norm(x, *stats, axis=1, epsilon=1e-6, training=False)
+        return relax.TupleGetItem(whole, 0)
+
+    return function(make, (2, 3), "float16")
+
+
+def test_statistics_of_float16_are_computed_in_float32():
+    """In float16 epsilon has few bits, and the factor is 993."""
+    result = prepared(normed(5, 0), BATCH_NORM_FORM, FOLD_CONSTANTS)
+    product, total = (binding.value for binding in result["main"].body.blocks[0].bindings)
+    np.testing.assert_allclose(product.args[1].value.numpy(), np.full((1, 3), 1000), rtol=1e-3)
+    np.testing.assert_allclose(total.args[1].value.numpy(), np.full((1, 3), -5000), rtol=1e-3)
+
+
+def test_batch_norm_whose_summand_is_not_a_number_of_float16_stays():
+    """The mean is subtracted first: its product with the factor is 79057."""
+    result = prepared(normed(2.5e4, 0.1), *DEFAULT_REWRITES)
+    names = [binding.value.op.name for binding in result["main"].body.blocks[0].bindings]
+    assert names == ["relax.add", "relax.divide"]
 
 
 def test_batch_norm_in_training_stays():

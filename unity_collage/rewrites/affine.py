@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 from tvm_ffi import structural_equal
 
-from .constants import constant
+from .constants import constant, multiplied
 from .linear import LINEAR_OPS, Linear, is_of_two_tensors, linear_of, per_channel, why_not_linear
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
@@ -30,7 +30,9 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     why = _why_no_factor(call, array)
     if why is not None:
         return WhyNot(why, 2)
-    scale = per_channel(array if op_name(call) == "relax.multiply" else 1 / array, linear)
+    wide = array.astype(np.promote_types(array.dtype, np.float32))
+    with np.errstate(over="ignore"):
+        scale = per_channel(wide if op_name(call) == "relax.multiply" else 1 / wide, linear)
     if scale is None:
         return WhyNot(_varies("the factor", array), 2)
     if (why := linear.why_not_scaled(scale)) is not None:
@@ -40,8 +42,10 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     summand = per_channel(shift, linear)
     if summand is None:
         return WhyNot(_varies("the summand before the factor", shift), 3)
-    bias = (summand * scale).reshape(linear.bias_shape())
-    return op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
+    bias = multiplied(summand, scale)
+    if bias is None:
+        return WhyNot("the summand before the factor times the factor overflows", 3)
+    return op.add(linear.scaled(scale), constant(bias.reshape(linear.bias_shape())))
 
 
 def _before_permute(call: Call, scope: Scope) -> Expr | WhyNot | None:
