@@ -100,6 +100,7 @@ def test_an_infinite_pad_goes_into_a_max_pool():
         lambda x: op.nn.conv2d(op.nn.pad(x, (0, 1, 0, 0, 1, 1, 1, 1)), W3),
         lambda x: op.nn.max_pool2d(op.nn.pad(x, ONE_AROUND), (3, 3)),
         lambda x: op.nn.max_pool2d(op.nn.pad(op.nn.relu(x), ONE_AROUND), (1, 1), strides=2),
+        lambda x: op.nn.max_pool2d(op.nn.pad(op.nn.relu(x), ONE_AROUND), (2, 2), dilation=(9, 9)),
         lambda x: op.nn.avg_pool2d(op.nn.pad(x, ONE_AROUND), (3, 3), padding=1),
         lambda x: op.nn.avg_pool2d(op.nn.pad(x, ONE_AROUND), (3, 3), strides=2, ceil_mode=True),
     ],

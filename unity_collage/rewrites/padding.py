@@ -184,7 +184,12 @@ def _no_maximum(padding: Padding, scope: Scope) -> bool:
 
 
 def _misses(call: Call, padding: Padding) -> bool:
-    """Whether a whole window may lie in the padding, so that its value would reach the result."""
+    """Whether a whole window may lie in the padding, so that its value would reach the result.
+
+    The elements of a dilated window may be on both sides of the image.
+    """
+    if any(step != 1 for step in window(call, "dilation")):
+        return True
     sizes = window(call, "pool_size")
     axes = spatial_axes(data_layout(call)) or []
     widest = [max(padding.before[axis], padding.after[axis]) for axis in axes]
