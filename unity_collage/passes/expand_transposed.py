@@ -4,7 +4,7 @@ Reads    the operators; run Prepare before, which puts factors into the weights 
 Writes   ``matmul`` or convolutions with channels last, a ``permute_dims`` that spreads their pixels over the image, a
          ``reshape``, and a ``strided_slice`` where something is cut off.
 Keeps    every type, numbers up to the order of a sum, and every function that :func:`.channels_last.why_left_alone`
-         names a reason for.
+         names a reason for. An infinity or NaN may reach further where the window is not a multiple of the stride.
 
 Decoders of images double the size of an image by windows of 2x2 or 4x4 with stride 2. TVM has a slow kernel for these,
 in one layout only. Every backend has fast products and convolutions.
