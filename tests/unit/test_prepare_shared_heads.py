@@ -14,8 +14,8 @@ from tvm.relax import op
 from tvm.target import Target
 
 from unity_collage import reference
-from unity_collage.rewrites import DEFAULT_REWRITES
-from unity_collage.rewrites.shared_heads import SHARED_HEADS
+from unity_collage.rewrites import DEFAULT_REWRITES, Scope
+from unity_collage.rewrites.shared_heads import SHARED_HEADS, _scores
 
 Expr = relax.Expr
 BATCH, SHARED, GROUP, KEYS, SIZE = 2, 2, 3, 5, 4
@@ -182,3 +182,21 @@ def test_what_widens_the_scores_stays():
     """A mask of more rows than queries: the result has its rows."""
     (miss,) = near_misses(module(attention, 1, [ROWS, KEYS]), SHARED_HEADS)
     assert miss.reason == "what is added to the scores changes their shape"
+
+
+def test_values_that_are_read_twice_are_searched_once():
+    class Counting(Scope):
+        calls = 0
+
+        def call(self, expr: relax.Expr, *ops: str) -> relax.Call | None:
+            self.calls += 1
+            return super().call(expr, *ops)
+
+    scope = Counting()
+    value = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    for number in range(12):
+        following = relax.DataflowVar(f"x{number}", value.ty)
+        scope.define(following, op.add(value, value))
+        value = following
+    assert _scores(value, scope, set()) is None
+    assert scope.calls < 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
@@ -30,8 +30,9 @@ def signature_of(
     """
     main, symbols = imported["main"], _Symbols()
     names = inputs or [param.name for param in main.params]
+    casts = multiples_of(main)
     takes = tuple(
-        _with_multiples(_spec(name, param.ty, symbols), main, param)
+        _with_multiples(_spec(name, param.ty, symbols), casts[param])
         for name, param in zip(names, main.params, strict=True)
     )
     types = list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
@@ -77,9 +78,9 @@ def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
     return OtherSpec(name, str(ty))
 
 
-def _with_multiples(spec: Spec, main: relax.Function, param: relax.Var) -> Spec:
-    """``spec`` of a parameter, with the extents that ``main`` assumes to be multiples."""
-    found = tuple(multiples_of(main, param))
+def _with_multiples(spec: Spec, of_axis: Mapping[int, int]) -> Spec:
+    """``spec`` of a parameter, with the extents that the function assumes to be multiples."""
+    found = tuple(of_axis.items())
     return replace(spec, multiples=found) if isinstance(spec, TensorSpec) and found else spec
 
 

@@ -87,20 +87,22 @@ def legalized_on_devices(mod: IRModule, step: Callable[[IRModule], IRModule]) ->
     if not used(mod):
         return step(mod)
     before = {
-        (gvar.name_hint, var.name): device
+        gvar.name_hint: _devices_by_name(func)
         for gvar, func in mod.functions_items()
         if isinstance(func, relax.Function)
-        for var, _ in bound_values(func.body)
-        if (device := next(devices_of(var.ty), None)) is not None
     }
     made = step(mod)
     functions = {
-        gvar: _found_again(func, {name: d for (owner, name), d in before.items() if owner == gvar.name_hint})
-        if isinstance(func, relax.Function)
-        else func
+        gvar: _found_again(func, before.get(gvar.name_hint, {})) if isinstance(func, relax.Function) else func
         for gvar, func in made.functions_items()
     }
     return IRModule(functions, attrs=made.attrs, global_infos=made.global_infos)
+
+
+def _devices_by_name(func: relax.Function) -> dict[str, relax.VDevice]:
+    """The virtual device of each variable of a function that has one."""
+    devices = {var.name: next(devices_of(var.ty), None) for var, _ in bound_values(func.body)}
+    return {name: device for name, device in devices.items() if device is not None}
 
 
 def on_device(ty: ir.Type, device: relax.VDevice) -> ir.Type:

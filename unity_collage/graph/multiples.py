@@ -19,23 +19,29 @@ def as_multiple(size: tirx.Var, factor: int) -> ir.Expr:
 def multiples(main: relax.Function) -> dict[str, int]:
     """The number that each free dimension of ``main`` is a multiple of, by name."""
     found: dict[str, int] = {}
-    for param in main.params:
-        of_axis = dict(multiples_of(main, param))
+    for param, of_axis in multiples_of(main).items():
         for axis, size in enumerate(_extents(param)):
             if axis in of_axis and isinstance(size, ir.Var):
                 found[size.name] = of_axis[axis]
     return found
 
 
-def multiples_of(main: relax.Function, param: relax.Var) -> Iterator[tuple[int, int]]:
-    """The axes of a parameter that ``main`` casts to multiples, each with its factor."""
+def multiples_of(main: relax.Function) -> dict[relax.Var, dict[int, int]]:
+    """For each parameter the axes that ``main`` casts to multiples, each with its factor."""
+    found: dict[relax.Var, dict[int, int]] = {param: {} for param in main.params}
     for block in main.body.blocks:
         for binding in block.bindings:
-            if isinstance(binding, relax.MatchCast) and binding.value.same_as(param):
-                for axis, cast in enumerate(_extents(binding.var)):
-                    factor = cast.b if isinstance(cast, tirx.Mul) else None
-                    if isinstance(factor, tirx.IntImm):
-                        yield axis, int(factor.value)
+            if isinstance(binding, relax.MatchCast) and binding.value in found:
+                found[binding.value].update(_factors(binding.var))
+    return found
+
+
+def _factors(cast: relax.Var) -> Iterator[tuple[int, int]]:
+    """The axes of a cast value whose size is a multiple, each with its factor."""
+    for axis, size in enumerate(_extents(cast)):
+        factor = size.b if isinstance(size, tirx.Mul) else None
+        if isinstance(factor, tirx.IntImm):
+            yield axis, int(factor.value)
 
 
 def _extents(var: relax.Var) -> list[ir.Expr]:

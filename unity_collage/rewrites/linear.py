@@ -16,6 +16,9 @@ VIEWS = ("relax.reshape", "relax.permute_dims")
 LINEAR_OPS = (*CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
 """Operators with output channels that belong to slices of their right operand."""
 
+_FAR = 32
+"""How many views and sums are followed back to a product: the sums of a residual network are all one chain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -107,9 +110,10 @@ def is_of_two_tensors(call: Call, scope: Scope) -> bool:
 def is_of_product(expr: Expr, scope: Scope, *ops: str) -> bool:
     """Whether ``expr`` is one of ``ops``, by default any of ``LINEAR_OPS``, or views and sums of one."""
     wanted = ops or LINEAR_OPS
-    while (call := scope.call(expr, *VIEWS, "relax.add", *wanted)) is not None:
-        if op_name(call) in wanted:
-            return True
+    for _ in range(_FAR):
+        call = scope.call(expr, *VIEWS, "relax.add", *wanted)
+        if call is None or op_name(call) in wanted:
+            return call is not None
         expr = call.args[0]
     return False
 

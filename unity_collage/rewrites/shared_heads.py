@@ -68,7 +68,7 @@ def _of_rows(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 def _attention(call: Call, scope: Scope) -> _Attention | WhyNot | None:
     value = _shared(call.args[1], scope)
-    found = None if value is None else _scores(call.args[0], scope)
+    found = None if value is None else _scores(call.args[0], scope, set())
     if value is None or found is None:
         return None
     product, steps = found
@@ -114,16 +114,19 @@ def _query(found: _Attention) -> Dims:
     return dims_of(found.product.args[0]) or ()
 
 
-def _scores(expr: Expr, scope: Scope) -> tuple[Call, list[tuple[Call, int]]] | None:
+def _scores(expr: Expr, scope: Scope, seen: set[Expr]) -> tuple[Call, list[tuple[Call, int]]] | None:
     """The product that scores are made of, and the steps from the last one: each with the number of its operand that
     is made of the product.
+
+    Nothing is found through ``seen``, to which all values on the way are added.
     """
     if (product := scope.call(expr, "relax.matmul")) is not None:
         return product, []
-    step = scope.call(expr, *_STEPS)
+    step = None if expr in seen else scope.call(expr, *_STEPS)
+    seen.add(expr)
     if step is not None:
         for side, operand in enumerate(step.args):
-            if (found := _scores(operand, scope)) is not None:
+            if (found := _scores(operand, scope, seen)) is not None:
                 return found[0], [(step, side), *found[1]]
     return None
 

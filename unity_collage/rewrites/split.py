@@ -14,7 +14,7 @@ from ..graph.shapes import extents_of
 from .constants import constant
 from .linear import LINEAR_OPS, is_of_product, is_of_two_tensors, linear_of, per_channel, why_not_linear
 from .rewrite import Rewrite
-from .scope import GETITEM, Call, Expr, Scope, op, op_name, rank_of, static_shape
+from .scope import GETITEM, Call, Expr, Scope, op, op_name, static_shape
 from .views import permutation
 from .why_not import WhyNot, is_no, shape_text
 
@@ -22,12 +22,20 @@ from .why_not import WhyNot, is_no, shape_text
 def _split(item: relax.TupleGetItem, scope: Scope) -> Expr | WhyNot | None:
     """split(permute(reshape(x @ w + b)))[i] -> permute(reshape(x @ w_i + b_i)), for the columns that part i reads."""
     source = scope.call(item.tuple_value, "relax.split")
-    if source is None or static_shape(source.args[0]) is None or not isinstance(source.ty, relax.TupleType):
+    shape = None if source is None else static_shape(source.args[0])
+    if source is None or shape is None or not isinstance(source.ty, relax.TupleType):
         return None
-    axis = int(source.attrs.axis) % rank_of(source.args[0])
-    widths = [extents_of(part)[axis] for part in source.ty.fields]
-    first = sum(widths[: item.index])
-    return _columns(source.args[0], axis, np.arange(first, first + widths[item.index]), scope)
+    axis = int(source.attrs.axis) % len(shape)
+    first, width = _first(source, shape[axis], item.index), extents_of(item)[axis]
+    return _columns(source.args[0], axis, np.arange(first, first + width), scope)
+
+
+def _first(split: Call, size: int, number: int) -> int:
+    """Where the part ``number`` of a split begins along its axis, which has ``size`` elements."""
+    where = split.attrs.indices_or_sections
+    if hasattr(where, "__len__"):
+        return int(where[number - 1]) if number else 0
+    return min(size, number * -(-size // int(where)))
 
 
 def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | WhyNot | None:

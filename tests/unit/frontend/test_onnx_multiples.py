@@ -96,7 +96,7 @@ class CastByHand:
 
 def test_a_cast_of_an_unknown_shape_names_no_dimension() -> None:
     main = CastByHand["main"]
-    assert multiples(main) == {} and dict(multiples_of(main, main.params[0])) == {1: 4}
+    assert multiples(main) == {} and multiples_of(main)[main.params[0]] == {1: 4}
 
 
 def test_a_batch_beside_a_multiple_runs_at_every_size() -> None:
