@@ -16,6 +16,7 @@ from tvm.target import Target
 from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
 from ..graph.devices import legalized_on_devices, with_listed_devices
+from ..graph.in_place import IN_PLACE
 from ..legalization import legalize_ops, legalize_sorts
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
@@ -51,7 +52,7 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         sorted_by_keys = legalized_on_devices(listed, legalize_sorts())
         dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(sorted_by_keys)
         legal = legalized_on_devices(dispatched, legalize_ops())
-        scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
+        scheduled = tvm.transform.Sequential(_foldable(cpu_pipeline.legalize_passes(target), mod))(legal)
         kernels = with_kernel_targets(with_sizes_first(with_readable_constants(scheduled)), target)
         placed = with_placed_constants(kernels)
         lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
@@ -73,10 +74,17 @@ def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:
         relax.transform.RewriteDataflowReshape(),
     ]
     with target:
-        fused = tvm.transform.Sequential(fuse)(mod)
+        fused = tvm.transform.Sequential(_foldable(fuse, mod))(mod)
         kernels = bound_kernels(staged(fused) if why_no_graph(fused) is None else fused, target)
         refuse_unbuilt(kernels, target)
         return tvm.transform.Sequential(cuda_pipeline.dataflow_lower_passes(target))(kernels)
+
+
+def _foldable(steps: Sequence[tvm.transform.Pass], mod: IRModule) -> list[tvm.transform.Pass]:
+    """``steps`` without FoldConstant where ``mod`` changes memory in place: it would make zeros in it a constant."""
+    functions = [func for func in mod.functions.values() if isinstance(func, relax.Function)]
+    changes = any(op_name(expr) in IN_PLACE for func in functions for expr in _expressions(func))
+    return [step for step in steps if not changes or step.info.name != "FoldConstant"]
 
 
 def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
