@@ -53,3 +53,19 @@ def test_norms_in_float64(build, reference):
         return reference(x, scale.reshape(-1, 1, 1), shift.reshape(-1, 1, 1))
 
     check(build, expected, doubles(2, 6, 4, 5), doubles(6, seed=1), doubles(6, seed=2), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("build", "axes", "size"),
+    [
+        (lambda x, scale, shift: op.nn.layer_norm(x, scale, shift, [1, 2], 1e-5), (1, 2), (8, 64)),
+        (lambda x, scale, shift: op.nn.instance_norm(x, scale, shift, 1, [2], 1e-5), 2, (8,)),
+        (lambda x, scale, shift: op.nn.group_norm(x, scale, shift, 1, 1, [2], 1e-5), (1, 2), (8,)),
+    ],
+    ids=["layer", "instance", "group"],
+)
+def test_norms_of_numbers_far_from_zero(build, axes, size):
+    """Their variance, 1e-4, is less than a rounding of their squares, 1e4."""
+    x = (100 + 0.01 * doubles(3, 8, 64)).astype("float32")
+    one, zero = np.ones(size, "float32"), np.zeros(size, "float32")
+    check(build, lambda x, *_: standard(x.astype("float64"), axes), x, one, zero, rtol=1e-3)

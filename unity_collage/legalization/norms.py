@@ -1,8 +1,12 @@
-"""Normalisations that TVM's own legalization cannot make: over all axes, in float64, and of bfloat16."""
+"""Normalisations that TVM's own legalization cannot make: over all axes, in float64, and of bfloat16.
+
+And group and instance norms of any type: TVM computes the variance as E[x^2] - E[x]^2, which cancels where the mean is
+large. Chan, Golub and LeVeque 1983, "Algorithms for Computing the Sample Variance", compare it with two passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -15,6 +19,8 @@ _topi: Any = topi
 
 _COMPUTED_IN = {"float64": "float64", "bfloat16": "float32"}
 """The element types that TVM does not take, and in which they are computed."""
+
+_ALL_COMPUTED_IN = {**_COMPUTED_IN, "float32": "float32", "float16": "float32"}
 
 
 def _rms_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -55,7 +61,7 @@ def _group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         whole = _topi.reshape(found, shape)
         return _scaled(whole, _along(scale, data, [channels]), _along(shift, data, [channels]), call)
 
-    return _in_steps(builder, call, made)
+    return _in_steps(builder, call, made, _ALL_COMPUTED_IN)
 
 
 def _instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -65,16 +71,19 @@ def _instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         found = _standardised(data, _axes(call, rank), call.attrs.epsilon)
         return _scaled(found, _along(scale, data, channels), _along(shift, data, channels), call)
 
-    return _in_steps(builder, call, made)
+    return _in_steps(builder, call, made, _ALL_COMPUTED_IN)
 
 
-def _in_steps(builder: relax.BlockBuilder, call: relax.Call, made: Any) -> relax.Expr:
+def _in_steps(
+    builder: relax.BlockBuilder, call: relax.Call, made: Any, computed_in: Mapping[str, str] = _COMPUTED_IN
+) -> relax.Expr:
+    """The norm that ``made`` makes, for the types of ``computed_in``; others are left to TVM."""
     kind = call.ty
-    if not isinstance(kind, relax.TensorType) or (dtype := str(kind.dtype)) not in _COMPUTED_IN:
+    if not isinstance(kind, relax.TensorType) or (dtype := str(kind.dtype)) not in computed_in:
         return legalized_by_tvm(builder, call)
 
     def cast(*given: te.Tensor) -> te.Tensor:
-        return _topi.cast(made(*(_topi.cast(each, _COMPUTED_IN[dtype]) for each in given)), dtype)
+        return _topi.cast(made(*(_topi.cast(each, computed_in[dtype]) for each in given)), dtype)
 
     return builder.call_te(cast, *call.args)
 
