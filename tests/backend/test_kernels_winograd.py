@@ -188,6 +188,23 @@ def test_any_number_of_threads_gives_the_same_numbers(case: str, threads: int):
         runtime.set_num_threads(before)
 
 
+def test_steps_that_read_one_constant_in_several_ways_have_packed_weights_of_their_own():
+    x, weights, program = random(1, 6, 6, 16), random(16, 16, 3, 3, seed=1) / 12, Program()
+    constant, expected = program.constant(weights), x
+    swapped = seen_as(constant, (16, 16, 3, 3), (9, 144, 3, 1))
+    reads = [(constant, weights, 2), (constant, weights, 4), (swapped, weights.swapaxes(0, 1), 2)]
+    views = [
+        program.input(*x.shape),
+        *(program.temporary(*x.shape) for _ in reads[1:]),
+        program.output(*x.shape),
+    ]
+    for i, (view, filters, tile) in enumerate(reads):
+        args = {"src": nhwc(views[i], x), "weights": view, "dst": nhwc(views[i + 1], x)}
+        program.step("winograd", args, padding_l=[1, 1], tile=tile)
+        expected = exact(expected, filters, (1, 1))
+    assert_close(run(program.create("kernels"), x, out=x.shape), expected)
+
+
 def test_a_saved_module_gives_the_same_numbers():
     x, weights = random(1, 6, 6, 8), random(8, 8, 3, 3, seed=1)
     program = Program()

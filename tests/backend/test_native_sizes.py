@@ -6,13 +6,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from native_program import Program, random, run
+from c_memory import counted, in_use
+from native_program import Program, channels_last, random, run, seen_as
 
-from unity_collage import runtime
+from unity_collage import num_threads, runtime, set_num_threads
 
 SIZE = {"terms": [[1, "n.0"]]}
 
@@ -138,6 +140,57 @@ def test_sizes_share_their_packed_weights() -> None:
     for rows in range(65, 105):
         run(module, random(rows, 1024), out=(rows, 1024))
     assert resident_mib() - before < 80
+
+
+def convolution(step: str, weights: np.ndarray, **attrs: Any) -> Program:
+    """3x3 filters of n images of 4x4 pixels, channels last."""
+    program = Program()
+    args = {"weights": program.constant(weights)}
+    for name, view, channels in (
+        ("src", program.input(1, 4, 4, 256), 256),
+        ("dst", program.output(1, 4, 4, len(weights)), len(weights)),
+    ):
+        buffer = program.text["buffers"][view["buffer"]]
+        buffer |= {"nbytes": {"terms": [[64 * channels, "n.0"]]}, "shape": [SIZE, 4, 4, channels]}
+        dims = (1, channels, 4, 4)
+        args[name] = seen_as(view, dims, channels_last(dims)) | {"dims": [SIZE, *dims[1:]]}
+    program.text["sizes"] = {"n.0": {"argument": 0, "axis": 0}}
+    return program.step(step, args, padding_l=[1, 1], **attrs)
+
+
+@pytest.mark.parametrize(
+    ("step", "dtype", "attrs"),
+    [
+        ("winograd", np.float32, {"tile": 4}),
+        ("winograd", ml_dtypes.bfloat16, {"tile": 4}),
+        ("grouped", np.float32, {"stride": 1}),
+    ],
+)
+@counted
+def test_convolutions_of_all_batches_and_threads_share_their_packed_weights(
+    step: str, dtype: Any, attrs: dict[str, int]
+) -> None:
+    """Packed weights have 2 MiB or more: twenty copies of them would be seen."""
+    if reason := runtime.why_unavailable("kernels"):
+        pytest.skip(reason)
+    module = convolution(step, random(256, 256, 3, 3).astype(dtype), **attrs).create("kernels")
+    threads = num_threads()
+    images = random(12, 4, 4, 256)
+
+    def result(batch: int) -> np.ndarray:
+        return run(module, images[:batch], out=(batch, 4, 4, 256))
+
+    try:
+        set_num_threads(2)
+        expected = result(12)
+        before = in_use()
+        for count in (2, 1):
+            set_num_threads(count)
+            for batch in range(1, 12):
+                np.testing.assert_allclose(result(batch), expected[:batch], atol=1e-3)
+        assert in_use() - before < 2 << 20
+    finally:
+        set_num_threads(threads)
 
 
 def resident_mib() -> float:

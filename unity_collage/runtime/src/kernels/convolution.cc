@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/dtype.h"
+#include "kernels/shared_weights.h"
 
 namespace collage::kernels {
 namespace {
@@ -92,6 +93,19 @@ PostOpCode CodeOf(const PostOp& post_op) {
   TVM_FFI_UNREACHABLE();
 }
 
+// The elements of a view of bfloat16 as float32, with the view's strides.
+std::vector<float> Widened(const View& view, const std::byte* first) {
+  int64_t last = 0;
+  for (size_t axis = 0; axis < view.dims.size(); ++axis) last += (view.dims[axis] - 1) * view.strides[axis];
+  std::vector<float> widened(last + 1);
+  for (int64_t i = 0; i <= last; ++i) {
+    uint32_t bits = 0;  // a bfloat16 is the upper half of a float32
+    std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, first + 2 * i, 2);
+    std::memcpy(&widened[i], &bits, sizeof(bits));
+  }
+  return widened;
+}
+
 }  // namespace
 
 Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
@@ -122,27 +136,23 @@ Convolution::Convolution(const Program& program, const Step& step, const std::by
   taps_ = filters[rank - 1];
   const Buffer& buffer = program.buffers[weights_view_.buffer];
   if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is not a constant";
-  ReadFilters(buffer, constants);
+  filters_ = constants + buffer.where + weights_view_.offset;
   ReadBias(step);
   ReadPostOps(step);
 }
 
-void Convolution::ReadFilters(const Buffer& buffer, const std::byte* constants) {
-  const std::byte* first = constants + buffer.where + weights_view_.offset;
-  if (DTypeName(weights_view_.dtype) == "float32") {
-    filters_ = reinterpret_cast<const float*>(first);
-    return;
+std::shared_ptr<const AlignedBuffer> Convolution::PackedFilters(
+    const std::string& layout, const std::function<AlignedBuffer(const float*)>& pack) const {
+  const View& view = weights_view_;
+  const std::string dtype = DTypeName(view.dtype);
+  std::string key = layout + ", " + dtype;
+  for (const std::vector<int64_t>* numbers : {&view.dims, &view.strides}) {
+    for (const int64_t number : *numbers) key += " " + std::to_string(number);
   }
-  int64_t last = 0;
-  for (size_t axis = 0; axis < weights_view_.dims.size(); ++axis)
-    last += (weights_view_.dims[axis] - 1) * weights_view_.strides[axis];
-  widened_.resize(last + 1);
-  for (int64_t i = 0; i <= last; ++i) {
-    uint32_t bits = 0;  // a bfloat16 is the upper half of a float32
-    std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, first + 2 * i, 2);
-    std::memcpy(&widened_[i], &bits, sizeof(bits));
-  }
-  filters_ = widened_.data();
+  return SharedWeights(filters_, key, [&] {
+    return dtype == "float32" ? pack(reinterpret_cast<const float*>(filters_))
+                              : pack(Widened(view, filters_).data());
+  });
 }
 
 void Convolution::ReadBias(const Step& step) {

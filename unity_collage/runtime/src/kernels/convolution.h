@@ -1,6 +1,7 @@
 // What our convolutions have in common: their source, weights and result, and the epilogue.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,13 +37,16 @@ class Convolution : public PreparedStep {
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
 
+  // What pack() makes of the weights, one copy for all steps that read them alike. pack() gets the first
+  // element of the weights' view, as float32. `layout` names all that it depends on besides the view.
+  std::shared_ptr<const AlignedBuffer> PackedFilters(
+      const std::string& layout, const std::function<AlignedBuffer(const float*)>& pack) const;
+
   // The arguments "src", "src1", ...: the source is their concatenation along the channels. Most convolutions
   // have one.
   std::vector<View> fields_;
   // The source's dims are those of the concatenation.
   View source_, result_, weights_view_;
-  // The first element of the weights' view.
-  const float* filters_;
   int64_t taps_, pad_top_, pad_left_;
   // Taps and padding along the depth of volumes.
   int64_t depth_taps_ = 1, pad_front_ = 0;
@@ -51,7 +55,6 @@ class Convolution : public PreparedStep {
   int64_t result_pixel_;
 
  private:
-  void ReadFilters(const Buffer& buffer, const std::byte* constants);
   void ReadBias(const Step& step);
   void ReadPostOps(const Step& step);
 
@@ -60,8 +63,8 @@ class Convolution : public PreparedStep {
   // The operand of each post-op; the result's view for a post-op without one.
   std::vector<View> operands_;
   SiblingCopies sibling_copies_;
-  // The filters as float32, if the weights are bfloat16.
-  std::vector<float> widened_;
+  // The first element of the weights' view.
+  const std::byte* filters_;
 };
 
 AlignedBuffer Zeros(int64_t count);

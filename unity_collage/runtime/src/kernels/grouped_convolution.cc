@@ -28,14 +28,15 @@ class GroupedConvolution final : public Convolution {
 
  private:
   void CheckShape() const;
-  void PackWeights();
+  AlignedBuffer PackedWeights(const float* filters) const;
 
   std::string isa_;
   GroupedShape shape_;
   int64_t stride_, lanes_, vectors_, chunk_;
   int threads_;
   GroupedKernels::Rows rows_;
-  AlignedBuffer weights_, zeros_;
+  std::shared_ptr<const AlignedBuffer> weights_;
+  AlignedBuffer zeros_;
 };
 
 GroupedConvolution::GroupedConvolution(const Program& program, const Step& step, const std::byte* constants,
@@ -56,7 +57,8 @@ GroupedConvolution::GroupedConvolution(const Program& program, const Step& step,
   const int64_t fitting = std::max<int64_t>(1, kChunkBytes / (floats * static_cast<int64_t>(sizeof(float))));
   chunk_ = Ceil(vectors_, Ceil(vectors_, fitting));
   threads_ = result[0] * result[2] * result[3] * vectors_ * floats < kMinParallelWork ? 1 : threads;
-  PackWeights();
+  weights_ = PackedFilters("grouped " + std::to_string(lanes_),
+                           [this](const float* filters) { return PackedWeights(filters); });
   zeros_ = Zeros(shape_.channels);
 }
 
@@ -73,24 +75,25 @@ void GroupedConvolution::CheckShape() const {
   if (stride_ != 1 && stride_ != 2) TVM_FFI_THROW(ValueError) << "the stride is 1 or 2, not " << stride_;
 }
 
-void GroupedConvolution::PackWeights() {
-  weights_ = AlignedBuffer(vectors_ * 9 * shape_.group * lanes_ * sizeof(float));
-  float* to = reinterpret_cast<float*>(weights_.data());
+AlignedBuffer GroupedConvolution::PackedWeights(const float* filters) const {
+  AlignedBuffer packed(vectors_ * 9 * shape_.group * lanes_ * sizeof(float));
+  float* to = reinterpret_cast<float*>(packed.data());
   const std::vector<int64_t>& strides = weights_view_.strides;
   for (int64_t vector = 0; vector < vectors_; ++vector) {
     for (int64_t at = 0; at < 9 * shape_.group; ++at) {
       const int64_t i = at / 3 / shape_.group, input = at / 3 % shape_.group, j = at % 3;
-      const float* from = filters_ + input * strides[1] + i * strides[2] + j * strides[3];
+      const float* from = filters + input * strides[1] + i * strides[2] + j * strides[3];
       for (int64_t lane = 0; lane < lanes_; ++lane) *to++ = from[(vector * lanes_ + lane) * strides[0]];
     }
   }
+  return packed;
 }
 
 // The ranges count rows through all chunks of channels, so a thread computes its rows of one chunk before
 // those of the next.
 void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
   const int64_t rows = result_.dims[0] * shape_.out_height, all = rows * Ceil(vectors_, chunk_);
-  const float* weights = reinterpret_cast<const float*>(weights_.data());
+  const float* weights = reinterpret_cast<const float*>(weights_->data());
   const float* zeros = reinterpret_cast<const float*>(zeros_.data());
   ParallelRanges(all, threads_, [&](int64_t at, int64_t end, TeamRank) {
     while (at < end) {

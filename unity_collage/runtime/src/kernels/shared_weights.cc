@@ -4,7 +4,7 @@
 
 namespace collage::kernels {
 
-std::shared_ptr<const AlignedBuffer> SharedWeights(const float* plain, const std::string& layout,
+std::shared_ptr<const AlignedBuffer> SharedWeights(const void* plain, const std::string& layout,
                                                    const std::function<AlignedBuffer()>& pack) {
   // Never destroyed, since functions may be compiled until the process ends.
   static auto* known = new SharedCopies<std::string>;

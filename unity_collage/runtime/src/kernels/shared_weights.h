@@ -11,7 +11,7 @@ namespace collage::kernels {
 
 // Returns what pack() makes of the constant at `plain`, or an equal copy that some step still holds. `layout`
 // names all that the packed numbers depend on besides the constant.
-std::shared_ptr<const AlignedBuffer> SharedWeights(const float* plain, const std::string& layout,
+std::shared_ptr<const AlignedBuffer> SharedWeights(const void* plain, const std::string& layout,
                                                    const std::function<AlignedBuffer()>& pack);
 
 }  // namespace collage::kernels

@@ -48,6 +48,7 @@ class WinogradConvolution final : public Convolution {
 
  private:
   void CheckShape() const;
+  std::shared_ptr<const AlignedBuffer> PackWeights() const;
   void DivideWork(int threads);
   int64_t ChannelsPerChunk(int64_t channels) const;
   TileBlock BlockAt(int64_t begin, int64_t end, int64_t group, float* scratch) const;
@@ -63,7 +64,8 @@ class WinogradConvolution final : public Convolution {
   int threads_;
   // Whether the threads divide each phase of a block among them; otherwise each takes whole blocks.
   bool divide_phases_;
-  AlignedBuffer weights_, zeros_;
+  std::shared_ptr<const AlignedBuffer> weights_;
+  AlignedBuffer zeros_;
 };
 
 WinogradConvolution::WinogradConvolution(const Program& program, const Step& step, const std::byte* constants,
@@ -91,8 +93,7 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
   if (vectors % 2 != 0 && (shape_.groups > 1 || vectors <= kMaxOddVectors)) shape_.panel = kernels_.lanes;
   panels_ = Ceil(shape_.out_channels, shape_.panel);
   DivideWork(threads);
-  weights_ =
-      PackWinogradWeights(filters_, weights_view_, kernels_, shape_.panel, shape_.groups > 1, threads_);
+  weights_ = PackWeights();
   zeros_ = Zeros(shape_.channels + kernels_.lanes);
 }
 
@@ -109,6 +110,17 @@ void WinogradConvolution::CheckShape() const {
     TVM_FFI_THROW(ValueError) << "filters of several groups read one field of one image";
   if (shape_.channels % (groups * lanes) != 0 || shape_.out_channels % (groups * lanes) != 0)
     TVM_FFI_THROW(ValueError) << "the groups do not have whole vectors of channels";
+}
+
+std::shared_ptr<const AlignedBuffer> WinogradConvolution::PackWeights() const {
+  const bool by_panels = shape_.groups > 1;
+  std::string layout = "winograd";
+  for (const int64_t number : {int64_t{kernels_.tile}, int64_t{kernels_.taps}, int64_t{kernels_.stride},
+                               shape_.panel, int64_t{by_panels}})
+    layout += " " + std::to_string(number);
+  return PackedFilters(layout, [&](const float* filters) {
+    return PackWinogradWeights(filters, weights_view_, kernels_, shape_.panel, by_panels, threads_);
+  });
 }
 
 // Threads that take whole blocks all read all weights. Threads that divide the phases of a block each read a
@@ -163,7 +175,7 @@ size_t WinogradConvolution::ScratchBytes() const {
 // each other.
 void WinogradConvolution::RunBlocks(const Call& call, float* scratch) const {
   const int64_t each = static_cast<int64_t>(ScratchBytes() / sizeof(float)) / threads_;
-  const float* weights = Floats(weights_);
+  const float* weights = Floats(*weights_);
   const float* zeros = Floats(zeros_);
   ParallelTasks(static_cast<int>(blocks_ * chunks_), threads_, [&](int64_t task, TeamRank rank) {
     const int64_t i = task % blocks_, chunk = task / blocks_;
@@ -184,7 +196,7 @@ void WinogradConvolution::RunBlocks(const Call& call, float* scratch) const {
 }
 
 void WinogradConvolution::RunPhases(const Call& call, float* scratch) const {
-  const float* weights = Floats(weights_);
+  const float* weights = Floats(*weights_);
   const float* zeros = Floats(zeros_);
   const auto divide = [&](int64_t count, const auto& phase) {
     ParallelRanges(count, threads_, [&](int64_t from, int64_t to, TeamRank) { phase(from, to); });
