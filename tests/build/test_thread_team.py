@@ -1,0 +1,27 @@
+"""Checks of the thread pool that need C++."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[1] / "unity_collage" / "runtime" / "src"
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("team") / "checks"
+    command = ["g++", "-std=c++17", "-O1", "-pthread", f"-I{SOURCES}", str(HERE / "thread_team.cc")]
+    subprocess.run([*command, "-o", str(program)], check=True)
+    return program
+
+
+@pytest.mark.parametrize("name", ["few callers", "many callers"])
+def test_the_pool(checks: Path, name: str) -> None:
+    assert subprocess.run([checks, name], timeout=60, check=False).returncode == 0
