@@ -17,11 +17,12 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("team") / "checks"
-    command = ["g++", "-std=c++17", "-O1", "-pthread", f"-I{SOURCES}", str(HERE / "thread_team.cc")]
-    subprocess.run([*command, "-o", str(program)], check=True)
+    sources = [str(HERE / "thread_team.cc"), str(SOURCES / "base" / "team.cc")]
+    command = ["g++", "-std=c++17", "-O1", "-pthread", f"-I{SOURCES}", *sources, "-o", str(program)]
+    subprocess.run(command, check=True)
     return program
 
 
-@pytest.mark.parametrize("name", ["few callers", "many callers"])
+@pytest.mark.parametrize("name", ["few callers", "many callers", "no more threads", "a share throws"])
 def test_the_pool(checks: Path, name: str) -> None:
     assert subprocess.run([checks, name], timeout=60, check=False).returncode == 0

@@ -1,7 +1,13 @@
 // Checks of the thread pool that need C++: each is called by its name and returns whether it holds.
+#include <sys/resource.h>
+
+#include <atomic>
 #include <cstring>
+#include <stdexcept>
 
 #include "base/callers.h"
+#include "base/pool.h"
+#include "base/work_stealing.h"
 
 namespace {
 
@@ -27,12 +33,44 @@ bool ManyCallersAreRemembered() {
   return false;
 }
 
+int SizeOfTeam(int threads) {
+  std::atomic<int> shares{0};
+  OnTeam(threads, [&](TeamRank) { ++shares; });
+  return shares;
+}
+
+// Without address space there is no stack for a new thread.
+bool RegionsRunOnTheThreadsThereAre() {
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_AS, &none);
+  std::atomic<int> tasks{0};
+  const int alone = SizeOfTeam(4);
+  ParallelTasks(100, 4, [&](int, TeamRank) { ++tasks; });
+  setrlimit(RLIMIT_AS, &before);
+  return alone == 1 && tasks == 100 && SizeOfTeam(4) == 4;
+}
+
+bool ARegionEndsWhenAShareThrows() {
+  try {
+    OnTeam(2, [](TeamRank rank) {
+      if (rank.index == 0) throw std::runtime_error("the share of the caller");
+    });
+  } catch (const std::runtime_error&) {
+    return !InParallelRegion() && SizeOfTeam(2) == 2;
+  }
+  return false;
+}
+
 constexpr struct {
   const char* name;
   bool (*holds)();
 } kChecks[] = {
     {"few callers", FewCallersAreRemembered},
     {"many callers", ManyCallersAreRemembered},
+    {"no more threads", RegionsRunOnTheThreadsThereAre},
+    {"a share throws", ARegionEndsWhenAShareThrows},
 };
 
 }  // namespace

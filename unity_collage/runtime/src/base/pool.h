@@ -41,9 +41,13 @@ using Region = void (*)(void* data);
 
 // A region in two halves, as compilers call it: the workers begin at once, and the caller runs `region`
 // itself between the two calls. One region runs at a time: a caller waits until another thread's region has
-// ended. Inside a region, the team is the calling thread alone.
+// ended. Inside a region, the team is the calling thread alone. A region has fewer threads where the system
+// gives no more.
 void BeginRegion(Region region, void* data, int threads);
 void EndRegion();
+
+// Runs `region` on the caller and the workers. The region also ends when the caller's share throws.
+void RunRegion(Region region, void* data, int threads);
 
 // Decides whether a loop runs on the calling thread alone. It does when there are at least as many callers as
 // the loop has threads, or there were a moment ago: then each caller has a core, and none waits for another.
@@ -77,7 +81,8 @@ class Backoff {
   int waited_ = 0;
 };
 
-// Calls body(rank) on `threads` threads; serial inside a parallel region.
+// Calls body(rank) on `threads` threads, or fewer where the system gives no more; serial inside a parallel
+// region.
 template <typename Body>
 void OnTeam(int threads, const Body& body) {
   if (threads <= 1 || InParallelRegion()) {
@@ -85,10 +90,7 @@ void OnTeam(int threads, const Body& body) {
     return;
   }
   const Region region = [](void* data) { (*static_cast<const Body*>(data))(CurrentRank()); };
-  void* data = const_cast<Body*>(&body);
-  BeginRegion(region, data, threads);
-  region(data);
-  EndRegion();
+  RunRegion(region, const_cast<Body*>(&body), threads);
 }
 
 // Calls body(i) for 0 <= i < n, a contiguous share on each of at most `threads` threads. Calls do not wait

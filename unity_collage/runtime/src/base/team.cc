@@ -7,10 +7,12 @@
 #include <sys/syscall.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -201,14 +203,14 @@ class Barrier {
 
 class Team {
  public:
-  void Begin(Region region, void* data, int size) {
+  // Returns the number of threads of the region.
+  int Begin(Region region, void* data, int threads) {
     callers_.Add(1);
     region_mutex_.lock();
     if (is_parked.load(std::memory_order_relaxed)) is_parked.store(false, std::memory_order_relaxed);
-    size_ = size;
-    for (int index = static_cast<int>(workers_.size()) + 1; index < size; ++index)
-      workers_.emplace_back(index);
+    const int size = size_ = Grown(threads);
     for (int i = 0; i < size - 1; ++i) workers_[i].Call(region, data, size);
+    return size;
   }
 
   void End() {
@@ -221,6 +223,18 @@ class Team {
   Callers& callers() { return callers_; }
 
  private:
+  // Makes the workers that are missing for `threads` threads. Returns how many threads there are: fewer where
+  // the system gives no more.
+  int Grown(int threads) {
+    int there = static_cast<int>(workers_.size()) + 1;
+    try {
+      for (; there < threads; ++there) workers_.emplace_back(there);
+    } catch (const std::exception&) {
+      // There are no more threads, or there is no memory for them.
+    }
+    return std::min(threads, there);
+  }
+
   Callers callers_;
   std::mutex region_mutex_;
   int size_ = 1;
@@ -252,8 +266,8 @@ bool InParallelRegion() { return region_state.in_team; }
 void BeginRegion(Region region, void* data, int threads) {
   const RegionState* outer = region_state.in_region ? new RegionState(region_state) : nullptr;
   const bool leads = threads > 1 && !region_state.in_team;
-  region_state = {{0, leads ? threads : 1}, true, leads || region_state.in_team, leads, outer};
-  if (leads) GlobalTeam().Begin(region, data, threads);
+  const int size = leads ? GlobalTeam().Begin(region, data, threads) : 1;
+  region_state = {{0, size}, true, leads || region_state.in_team, leads, outer};
 }
 
 void EndRegion() {
@@ -261,6 +275,15 @@ void EndRegion() {
   const RegionState* outer = region_state.outer;
   region_state = outer == nullptr ? RegionState() : *outer;
   delete outer;
+}
+
+void RunRegion(Region region, void* data, int threads) {
+  struct End {
+    ~End() { EndRegion(); }
+  };
+  BeginRegion(region, data, threads);
+  const End end;
+  region(data);
 }
 
 Alone::Alone(int threads)

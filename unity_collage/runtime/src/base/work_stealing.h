@@ -65,8 +65,9 @@ void ParallelTasks(int tasks, int threads, const Body& body) {
   for (int i = 0; i < threads; ++i) queues[i].Reset(bound(i), bound(i + 1));
   OnTeam(threads, [&](TeamRank rank) {
     for (int task; (task = queues[rank.index].Pop()) >= 0;) body(task, rank);
-    for (int next = 1; next < rank.size; ++next) {
-      TaskQueue& victim = queues[(rank.index + next) % rank.size];
+    // A region of fewer threads takes the tasks of the missing ones, too.
+    for (int next = 1; next < threads; ++next) {
+      TaskQueue& victim = queues[(rank.index + next) % threads];
       for (int task; (task = victim.Steal()) >= 0;) body(task, rank);
     }
   });
