@@ -291,6 +291,19 @@ def test_as_many_bytes_are_packed_as_the_module_tells(backend):
     assert held == pytest.approx(len(program.blob) + int(packed), rel=0.02)
 
 
+def test_a_packed_copy_is_told_for_any_number_of_threads():
+    if reason := runtime.why_unavailable("kernels"):
+        pytest.skip(reason)
+    module, threads = convolution("kernels", 1).create("kernels"), runtime.num_threads()
+    _name, packed, _workspace = str(module.inspect_source("memory")).split()
+    runtime.set_num_threads(threads + 1)
+    try:
+        _name, again, _workspace = str(module.inspect_source("memory")).split()
+        assert int(again) == pytest.approx(int(packed), rel=0.01)
+    finally:
+        runtime.set_num_threads(threads)
+
+
 def test_weights_that_are_read_as_they_are_have_no_copy():
     module = product("openblas").create("openblas")
     assert str(module.inspect_source("memory")) == "main 0 0\n"

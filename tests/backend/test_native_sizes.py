@@ -88,6 +88,16 @@ def test_more_sizes_than_are_kept(backend: str) -> None:
     assert kept == 256
 
 
+def test_our_kernels_keep_more_sizes() -> None:
+    if reason := runtime.why_unavailable("kernels"):
+        pytest.skip(reason)
+    module = convolution("grouped", random(16, 16, 3, 3), stride=1).create("kernels")
+    images = random(1030, 4, 4, 16)
+    for batch in range(1, 1031):
+        run(module, images[:batch], out=(batch, 4, 4, 16))
+    assert module.inspect_source("implementations").count("for sizes") == 1024
+
+
 def test_a_saved_module_has_free_sizes(backend: str) -> None:
     module = tvm.ir.load_json(tvm.ir.save_json(product(backend).create(backend)))
     for rows in (1, 5):
@@ -143,13 +153,11 @@ def test_sizes_share_their_packed_weights() -> None:
 
 
 def convolution(step: str, weights: np.ndarray, **attrs: Any) -> Program:
-    """3x3 filters of n images of 4x4 pixels, channels last."""
-    program = Program()
+    """3x3 filters, with as many results as channels, of n images of 4x4 pixels, channels last."""
+    program, channels = Program(), len(weights)
     args = {"weights": program.constant(weights)}
-    for name, view, channels in (
-        ("src", program.input(1, 4, 4, 256), 256),
-        ("dst", program.output(1, 4, 4, len(weights)), len(weights)),
-    ):
+    for name, argument in (("src", program.input), ("dst", program.output)):
+        view = argument(1, 4, 4, channels)
         buffer = program.text["buffers"][view["buffer"]]
         buffer |= {"nbytes": {"terms": [[64 * channels, "n.0"]]}, "shape": [SIZE, 4, 4, channels]}
         dims = (1, channels, 4, 4)

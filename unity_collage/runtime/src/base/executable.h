@@ -30,6 +30,9 @@ struct Backend {
   std::unique_ptr<Executable> (*compile)(const Program& program, const std::byte* constants);
   // Where the tensors of a call are.
   DLDeviceType device = kDLCPU;
+  // The most sizes that a function stays compiled for. Libraries cache the machine code of more primitives
+  // themselves.
+  size_t most_sizes = 256;
 };
 
 // Registers <kind>.create and ffi.Module.load_from_bytes.<kind>; `backend` lives as long as the process.

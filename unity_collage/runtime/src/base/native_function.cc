@@ -2,23 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/arguments.h"
 #include "base/pool.h"
 
 namespace collage {
-namespace {
-
-// The most sizes that a function stays compiled for; those that were used longest ago are dropped. Libraries
-// cache the machine code of more primitives themselves.
-constexpr size_t kMostSizes = 256;
-
-int ThreadsOf(const Program& program) {
-  const ThreadLimit limit(program.threads);
-  return NumThreads();
-}
-
-}  // namespace
 
 NativeFunction::NativeFunction(const Backend* backend, ProgramTemplate program,
                                std::shared_ptr<const std::byte> constants)
@@ -30,23 +19,25 @@ void NativeFunction::Call(tvm::ffi::PackedArgs args) {
   std::array<std::byte*, kMaxArguments> pointers;
   std::shared_ptr<const Compiled> held;
   const Compiled* compiled = last_used_.load(std::memory_order_acquire);
-  if (compiled == nullptr || compiled->threads != ThreadsOf(compiled->program)) {
+  if (compiled == nullptr || compiled->threads != Threads()) {
     held = For(template_.SizesOf(args));
     compiled = held.get();
   }
   CheckArguments(compiled->program, args, backend_->device, pointers.data());
   if (compiled->executable == nullptr) return;  // an argument is empty, and so are all results
-  const ThreadLimit limit(compiled->program.threads);
+  const ThreadLimit limit(template_.threads());
   compiled->executable->Run(pointers.data());
 }
 
 std::string NativeFunction::Implementations() {
-  std::list<std::shared_ptr<const Compiled>> compiled;
+  std::vector<std::shared_ptr<const Compiled>> compiled;
   if (!template_.has_free_sizes()) {
     compiled.push_back(For({}));
   } else {
     std::lock_guard<std::mutex> lock(mutex_);
-    compiled = compiled_;
+    for (const auto& [key, entry] : entries_) {
+      if (entry->compiled != nullptr) compiled.push_back(entry->compiled);
+    }
   }
   std::string lines;
   for (const auto& each : compiled) {
@@ -54,7 +45,7 @@ std::string NativeFunction::Implementations() {
     if (!each->sizes.empty()) lines += "  for sizes";
     for (const int64_t size : each->sizes) lines += " " + std::to_string(size);
     if (!each->sizes.empty()) lines += "\n";
-    const ThreadLimit limit(each->program.threads);
+    const ThreadLimit limit(template_.threads());
     lines += each->executable->Implementations();
   }
   return lines;
@@ -63,25 +54,48 @@ std::string NativeFunction::Implementations() {
 std::optional<NativeFunction::Memory> NativeFunction::HeldMemory() {
   if (template_.has_free_sizes()) return std::nullopt;
   const std::shared_ptr<const Compiled> compiled = For({});
-  return Memory{compiled->packed,
-                compiled->executable == nullptr ? 0 : compiled->executable->WorkspaceBytes()};
+  Memory memory{0, compiled->executable == nullptr ? 0 : compiled->executable->WorkspaceBytes()};
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [key, entry] : entries_) {
+    if (entry->compiled != nullptr) memory.packed += entry->compiled->packed;
+  }
+  return memory;
 }
 
-std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(const Sizes& sizes) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (auto at = compiled_.begin(); at != compiled_.end(); ++at) {
-    if ((*at)->sizes != sizes || (*at)->threads != ThreadsOf((*at)->program)) continue;
-    compiled_.splice(compiled_.begin(), compiled_, at);
-    if (!template_.has_free_sizes()) last_used_.store(at->get(), std::memory_order_release);
-    return *at;
+int NativeFunction::Threads() const {
+  const ThreadLimit limit(template_.threads());
+  return NumThreads();
+}
+
+std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(Sizes sizes) {
+  const Key key{Threads(), std::move(sizes)};
+  std::unique_lock<std::mutex> lock(mutex_);
+  const std::shared_ptr<Entry> entry = EntryFor(key);
+  if (entry->compiled == nullptr) {
+    // Callers with other sizes do not wait for this one.
+    lock.unlock();
+    std::lock_guard<std::mutex> compiling(entry->compiling);
+    if (entry->compiled == nullptr) {
+      std::shared_ptr<const Compiled> compiled = Compile(key.second);
+      if (compiled->threads != key.first) return compiled;  // the number of threads has just changed
+      lock.lock();
+      entry->compiled = std::move(compiled);
+    }
   }
-  compiled_.push_front(Compile(sizes));
-  if (!template_.has_free_sizes()) {
-    last_used_.store(compiled_.front().get(), std::memory_order_release);
-  } else if (compiled_.size() > kMostSizes) {
-    compiled_.pop_back();
+  if (!template_.has_free_sizes()) last_used_.store(entry->compiled.get(), std::memory_order_release);
+  return entry->compiled;
+}
+
+std::shared_ptr<NativeFunction::Entry> NativeFunction::EntryFor(const Key& key) {
+  std::shared_ptr<Entry>& entry = entries_[key];
+  if (entry == nullptr) entry = std::make_shared<Entry>();
+  entry->last_use = ++uses_;
+  if (template_.has_free_sizes() && entries_.size() > backend_->most_sizes) {
+    entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& one, const auto& other) {
+      return one.second->last_use < other.second->last_use;
+    }));
   }
-  return compiled_.front();
+  return entry;
 }
 
 std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Sizes& sizes) const {
@@ -91,7 +105,7 @@ std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Si
     TVM_FFI_THROW(ValueError) << name() << ": a program takes at most " << kMaxArguments << " arguments, not "
                               << compiled->program.arguments.size();
   }
-  const ThreadLimit limit(compiled->program.threads);
+  const ThreadLimit limit(template_.threads());
   compiled->threads = NumThreads();
   if (!compiled->program.is_empty) {
     const ptrdiff_t before = MadeByThisThread();

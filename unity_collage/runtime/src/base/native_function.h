@@ -4,11 +4,13 @@
 #include <tvm/ffi/function.h>
 
 #include <atomic>
-#include <list>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/aligned_buffer.h"
 #include "base/executable.h"
@@ -49,9 +51,24 @@ class NativeFunction {
     size_t packed = 0;
   };
 
+  // The number of threads and the sizes; no sizes without free sizes.
+  using Key = std::pair<int, Sizes>;
+
+  struct Entry {
+    // Held while the program is compiled, so that several callers compile it once.
+    std::mutex compiling;
+    // Null until it is compiled. Written once with both mutexes held, this one and the function's.
+    std::shared_ptr<const Compiled> compiled;
+    uint64_t last_use = 0;
+  };
+
+  // The number of threads for which the program is compiled now.
+  int Threads() const;
   // Compiled for the current number of threads; `sizes` is empty without free sizes.
-  std::shared_ptr<const Compiled> For(const Sizes& sizes);
+  std::shared_ptr<const Compiled> For(Sizes sizes);
   std::shared_ptr<const Compiled> Compile(const Sizes& sizes) const;
+  // The entry, which is added if there is none. The caller holds the mutex.
+  std::shared_ptr<Entry> EntryFor(const Key& key);
 
   const Backend* backend_;
   const ProgramTemplate template_;
@@ -59,8 +76,8 @@ class NativeFunction {
   // What a program without free sizes has used last. It is found without a lock, since it is never removed.
   std::atomic<const Compiled*> last_used_{nullptr};
   std::mutex mutex_;
-  // In the order of use, the last one first.
-  std::list<std::shared_ptr<const Compiled>> compiled_;
+  std::map<Key, std::shared_ptr<Entry>> entries_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace collage

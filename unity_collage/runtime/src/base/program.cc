@@ -151,8 +151,6 @@ Program ParseProgram(const Object& text, int64_t blob_nbytes) {
     }
     program.is_empty = IsEmpty(program);
     if (!program.is_empty) ParseSteps(text, &program);
-    if (json::Find(text, "threads")) program.threads = static_cast<int>(Get<int64_t>(text, "threads"));
-    if (program.threads < 0) TVM_FFI_THROW(ValueError) << "it has " << program.threads << " threads";
   });
   return program;
 }

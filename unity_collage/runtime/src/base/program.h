@@ -71,8 +71,6 @@ struct Program {
   // Buffer ids by position in the call: inputs, then outputs.
   std::vector<int> arguments;
   std::vector<Step> steps;
-  // The most threads of the pool that run the program; 0 sets no limit.
-  int threads = 0;
   // Whether an argument has no elements and no result has any. Then there are no steps.
   bool is_empty = false;
 };

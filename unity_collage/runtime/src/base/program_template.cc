@@ -58,6 +58,10 @@ Value Resolved(const Value& value, const SizeByName& sizes) {
 
 ProgramTemplate::ProgramTemplate(Object text, int64_t blob_nbytes)
     : name_(Get<tvm::ffi::String>(text, "name")), text_(std::move(text)), blob_nbytes_(blob_nbytes) {
+  if (json::Find(text_, "threads")) {
+    threads_ = Within(name_, [&] { return static_cast<int>(Get<int64_t>(text_, "threads")); });
+    if (threads_ < 0) TVM_FFI_THROW(ValueError) << name_ << ": it has " << threads_ << " threads";
+  }
   if (!json::Find(text_, "sizes")) return;
   SizeByName ones;
   for (const auto& [name, where] : Get<Object>(text_, "sizes")) {

@@ -25,6 +25,8 @@ class ProgramTemplate {
 
   const std::string& name() const { return name_; }
   bool has_free_sizes() const { return !places_.empty(); }
+  // The most threads of the pool that run the program; 0 sets no limit.
+  int threads() const { return threads_; }
 
   // The free sizes of a call, in the order of their names; throws when an argument does not have that axis.
   Sizes SizesOf(tvm::ffi::PackedArgs args) const;
@@ -41,6 +43,7 @@ class ProgramTemplate {
   std::string name_;
   tvm::ffi::json::Object text_;
   int64_t blob_nbytes_;
+  int threads_ = 0;
   std::vector<Place> places_;
 };
 

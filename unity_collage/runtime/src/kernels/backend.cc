@@ -59,7 +59,8 @@ tvm::ffi::Array<tvm::ffi::String> Isas() {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  static const Backend backend{"collage.kernels", Compile};
+  // Attention is compiled for each length of its sequences, and what is kept of a length is small.
+  static const Backend backend{"collage.kernels", Compile, kDLCPU, 1024};
   RegisterBackend(backend);
   tvm::ffi::reflection::GlobalDef()
       .def("collage.kernels.isas", Isas)
