@@ -1,11 +1,15 @@
 #include "base/workspace.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 namespace collage {
 namespace {
+
+// The most by which a buffer grows beyond what is needed.
+constexpr size_t kMostSpare = size_t{64} << 20;
 
 // Free buffers, the last used on top.
 struct FreeList {
@@ -40,7 +44,10 @@ Workspace::Workspace(size_t nbytes) {
       free.buffers.reserve(++free.made);
     }
   }
-  if (buffer_.nbytes() >= nbytes) return;
+  const size_t before = buffer_.nbytes();
+  if (before >= nbytes) return;
+  // Sizes that grow slowly from call to call do not allocate in each call.
+  nbytes = std::max(nbytes, before + std::min(before / 2, kMostSpare));
   buffer_ = AlignedBuffer();
   buffer_ = AlignedBuffer(nbytes);
   PreferLargePages(buffer_);

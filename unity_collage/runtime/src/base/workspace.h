@@ -10,7 +10,8 @@ namespace collage {
 
 class Workspace {
  public:
-  // At least `nbytes` bytes, uninitialised. Allocates only if the last used free buffer is smaller.
+  // At least `nbytes` bytes, uninitialised. Allocates only if the last used free buffer is smaller; the new
+  // one is larger by at least half of it, up to 64 MiB.
   explicit Workspace(size_t nbytes);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

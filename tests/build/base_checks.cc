@@ -1,4 +1,4 @@
-// Checks of the thread pool that need C++: each is called by its name and returns whether it holds.
+// Checks of the runtime's base that need C++: each is called by its name and returns whether it holds.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include "base/callers.h"
 #include "base/pool.h"
 #include "base/work_stealing.h"
+#include "base/workspace.h"
 
 namespace {
 
@@ -63,6 +64,19 @@ bool ARegionEndsWhenAShareThrows() {
   return false;
 }
 
+size_t WorkspaceAfter(size_t nbytes) {
+  {
+    const Workspace workspace(nbytes);
+  }
+  return Workspace::Next().nbytes;
+}
+
+bool WorkspacesGrowByHalf() {
+  constexpr size_t kMiB = 1 << 20;
+  return WorkspaceAfter(kMiB) == kMiB && WorkspaceAfter(kMiB + 64) == kMiB + kMiB / 2 &&
+         WorkspaceAfter(300 * kMiB) == 300 * kMiB && WorkspaceAfter(301 * kMiB) == 364 * kMiB;
+}
+
 constexpr struct {
   const char* name;
   bool (*holds)();
@@ -71,6 +85,7 @@ constexpr struct {
     {"many callers", ManyCallersAreRemembered},
     {"no more threads", RegionsRunOnTheThreadsThereAre},
     {"a share throws", ARegionEndsWhenAShareThrows},
+    {"workspaces", WorkspacesGrowByHalf},
 };
 
 }  // namespace
