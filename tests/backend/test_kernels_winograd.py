@@ -165,12 +165,15 @@ def test_operands_and_functions_run_in_the_order_of_the_program(isa: str):
     assert_close(got, expected)
 
 
-def test_large_numbers_stay_finite_in_the_sigmoid():
-    x = np.full((1, 4, 4, 4), 1e4, "float32")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("size", [1e4, 1e34])
+def test_large_numbers_have_a_swish_of_themselves_or_zero(size: float, isa: str):
+    x = np.full((1, 4, 4, 4), size, "float32")
     weights = np.zeros((2, 4, 3, 3), "float32")
     weights[0, :, 1, 1], weights[1, :, 1, 1] = 1, -1
-    got = winograd(x, weights, np.empty((1, 4, 4, 2)), (1, 1), post_ops=(("swish", 1.0, 0.0),), tile=2)
-    np.testing.assert_allclose(got[..., 0], 4e4, rtol=1e-6)
+    swish = (("swish", 1.0, 0.0),)
+    got = winograd(x, weights, np.empty((1, 4, 4, 2)), (1, 1), post_ops=swish, tile=2, isa=isa)
+    np.testing.assert_allclose(got[..., 0], 4 * size, rtol=1e-6)
     np.testing.assert_allclose(got[..., 1], 0, atol=1e-6)
 
 

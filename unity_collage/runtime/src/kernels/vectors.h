@@ -130,7 +130,12 @@ inline Vector Exp(Vector x) {
   return reinterpret_cast<Vector>(reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23));
 }
 
-inline Vector Sigmoid(Vector x) { return 1.0F / (1.0F + Exp(-x)); }
+// Exactly zero where it is too small for a float: a swish multiplies it by x, which may be as large as any
+// float.
+inline Vector Sigmoid(Vector x) {
+  const Vector value = 1.0F / (1.0F + Exp(-x));
+  return x < Broadcast(-87.0F) ? Vector{} : value;
+}
 
 }  // namespace
 }  // namespace collage::kernels
