@@ -151,4 +151,4 @@ class Checker:
 
     def _refuse(self, key: str, refusal: Refusal) -> None:
         kind = None if refusal.kind is None else refusal.kind.value
-        self._say({"key": key, "reason": refusal.reason, "kind": kind})
+        self._say({"key": key, "reason": refusal.reason, "kind": kind, "lasting": refusal.lasting})

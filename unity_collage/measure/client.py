@@ -225,5 +225,6 @@ def _by_computation(candidates: Mapping[str, Mapping[str, Any]]) -> list[dict[st
 
 def _answer(reply: Mapping[str, Any]) -> Answer:
     if "reason" in reply:
-        return Refusal(reply["reason"], None if reply["kind"] is None else FailureKind(reply["kind"]))
+        kind = None if reply["kind"] is None else FailureKind(reply["kind"])
+        return Refusal(reply["reason"], kind, reply["lasting"])
     return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"], is_doubtful=reply["doubtful"])

@@ -13,6 +13,13 @@ _NEARLY = 0.8
 """A process that ended with more than this part of its memory in use has run out of memory."""
 _NO_MEMORY = ("bad_alloc", "cudaErrorMemoryAllocation", "out of memory", "STATUS_ALLOC_FAILED")
 """The messages of C++, CUDA, TVM, cuBLAS and cuDNN when memory has run out."""
+_SHORT_OF = (
+    "No space left on device",
+    "Too many open files",
+    "can't start new thread",
+    "Resource temporarily unavailable",
+)
+"""The messages of a system that is short of something: they say nothing about the kernel."""
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that people, supervisors and a system that is short of memory send, and kernels do not."""
 
@@ -51,10 +58,12 @@ class Refused(Exception):
 
 
 def refusal_of(error: Exception, kind: FailureKind) -> Refusal:
-    """The refusal for an error of a foreign compiler or kernel."""
+    """The refusal for an error of a foreign compiler or kernel. One of the system does not last, and has no kind."""
     text = f"{type(error).__name__}: {first_line(error)}"
     if isinstance(error, MemoryError) or any(said in text for said in _NO_MEMORY):
         return Refusal("memory ran out", FailureKind.OUT_OF_MEMORY)
+    if isinstance(error, OSError) or any(said in text for said in _SHORT_OF):
+        return Refusal(text, lasting=False)
     return Refusal(text, kind)
 
 

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from queue import LifoQueue
 from typing import Any
 
-from ...machine.environment import usable_cores
-from ...processes.child import Child, Reply
+from ...machine.environment import half_of_memory, usable_cores
+from ...processes.child import Child, NoAnswer
+from ..client import why_no_answer
+from ..refusal import Refusal
+from .messages import refusal_in
 
 _BUILDER = "unity_collage.measure.remote.builder"
+
+_ATTEMPTS = 2
+"""A kernel is refused after it has ended this many processes: the first end may have had another cause."""
 
 
 class BuilderPool:
@@ -22,11 +28,11 @@ class BuilderPool:
         for child in reversed(self._all):
             self._idle.put(child)
 
-    def ask(self, request: Mapping[str, Any]) -> Reply:
-        """The reply of a process, after waiting for one that is idle."""
+    def why_not_built(self, request: Mapping[str, Any]) -> Refusal | None:
+        """Why a process has not built a kernel, or None; waits for a process that is idle."""
         child = self._idle.get()
         try:
-            return child.ask(request)
+            return _asked(child, request)
         finally:
             self._idle.put(child)
 
@@ -34,3 +40,15 @@ class BuilderPool:
         """End the processes."""
         for child in self._all:
             child.close()
+
+
+def _asked(child: Child, request: Mapping[str, Any]) -> Refusal | None:
+    refusal = None
+    for _ in range(_ATTEMPTS):
+        try:
+            return refusal_in(next(child.messages(request)))
+        except NoAnswer as error:
+            refusal = why_no_answer(error, half_of_memory())
+        if not refusal.misbehaved:
+            break
+    return refusal

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...cost.method import Method
-from ...database.rows import FailureKind
 from ...errors import CollageError
 from ...scratch import Scratch
 from ..client import Answer
@@ -117,8 +116,7 @@ class RemoteClient:
         if reason is not None:
             return Refusal(reason, lasting=False)
         paths = {"library": str(library), "constants": str(constants)}
-        reply = self._builders.ask({**candidate, "target": target, **paths})
-        return Refusal(reply["reason"], FailureKind.COMPILE_ERROR) if "reason" in reply else None
+        return self._builders.why_not_built({**candidate, "target": target, **paths})
 
     def _timed(
         self, question: Mapping[str, Any], asked: Mapping[str, Any], files: Mapping[str, Path]

@@ -57,7 +57,12 @@ def encoded(answer: Answer) -> dict[str, Any]:
 
 def decoded(data: dict[str, Any]) -> Answer:
     """The answer that :func:`encoded` encoded."""
-    if "reason" in data:
-        kind = None if data["kind"] is None else FailureKind(data["kind"])
-        return Refusal(data["reason"], kind, data["lasting"], is_late=data.get("late", False))
-    return Cost(**data)
+    return refusal_in(data) or Cost(**data)
+
+
+def refusal_in(data: dict[str, Any]) -> Refusal | None:
+    """The refusal in data of :func:`encoded`, or None if it has no reason."""
+    if "reason" not in data:
+        return None
+    kind = None if data["kind"] is None else FailureKind(data["kind"])
+    return Refusal(data["reason"], kind, data["lasting"], is_late=data.get("late", False))

@@ -97,9 +97,9 @@ def _prepare(module: Any, place: KernelPlace) -> None:
         place.prepare(module)
     except Exception as error:  # a foreign library failed: its error becomes the reason
         refusal = refusal_of(error, FailureKind.COMPILE_ERROR)
-        if refusal.kind is FailureKind.COMPILE_ERROR:
-            raise NotHere(refusal.reason) from error
-        raise Refused(refusal) from error
+        if refusal.kind is FailureKind.OUT_OF_MEMORY:
+            raise Refused(refusal) from error
+        raise NotHere(refusal.reason) from error
 
 
 @contextmanager
