@@ -4,7 +4,7 @@
 
 * ``{"stage": ..., "key": ...}`` before each step, so that the parent knows which kernel a crash or silence belongs to,
 * ``{"key": ..., "seconds": ...}``, or ``{"key": ..., "reason": ..., "kind": ..., "lasting": ...}`` for each candidate,
-* and ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
+* and ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it.
 
 A request for costs may have ``seconds``, after which no kernel is begun but the first. Those that were not begun have
 no reply, and the last message has ``{"late": true}``.

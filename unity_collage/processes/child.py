@@ -63,6 +63,8 @@ class Child:
         self._timeout_seconds = timeout_seconds
         self._process: Process | None = None
         self._is_ready = False
+        self.starts = 0
+        """How many processes have been started: what one has loaded, the next one has not."""
         self.stage = STARTING
         """What the process is or was busy with."""
         self.suspect: str | None = None
@@ -71,10 +73,17 @@ class Child:
         """Whether the last question was not answered within the limit."""
 
     def start(self) -> None:
-        """Start the process if it does not run, without waiting until it is ready."""
+        """Start the process if it does not run, without waiting until it is ready.
+
+        One that has ended, or has sent something, since its last reply is replaced.
+        """
+        if self._process is not None and self._is_ready and not self._process.is_silent:
+            LOGGER.info("%s has ended or sent something unasked, and is started again", self._module)
+            self.close()
         if self._process is None:
             self._process = Process(self._module, self._hello, self._variables, self._loaded)
             self._is_ready = False
+            self.starts += 1
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """The child's reply. When it ends, or is silent for longer than the limit, the reply has a ``reason``."""
@@ -119,10 +128,7 @@ class Child:
         raise failure
 
     def _started(self) -> Process:
-        """The process. If it has ended, or has sent something, since its last reply, it is replaced."""
-        if self._process is not None and self._is_ready and not self._process.is_silent:
-            LOGGER.info("%s has ended or sent something unasked, and is started again", self._module)
-            self.close()
+        """The process, which :meth:`start` has replaced if it has ended."""
         self.start()
         assert self._process is not None
         return self._process

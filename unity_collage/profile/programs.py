@@ -48,7 +48,8 @@ class ProgramWorker:
 
     With several sets of inputs a run of a program is one for each of them, and its time is the sum.
 
-    A program that crashes ends the worker. It is dropped, and the others are loaded again.
+    A program that crashes ends the worker. The next worker loads the programs again; one that crashes then is dropped.
+    A question about it gets that reason.
     """
 
     def __init__(
@@ -73,6 +74,10 @@ class ProgramWorker:
         hello = {"threads": threads, "inputs": str(stored), "sets": len(sets)}
         self._child = Child("unity_collage.profile.worker", hello, timeout_seconds, loaded=LOADED)
         self._paths: dict[str, Path] = {}
+        self._loaded_by: dict[str, int] = {}
+        """Which process has loaded a program: the number of its start."""
+        self._dropped: dict[str, str] = {}
+        """Why programs could not be loaded again."""
         self._numbers = count()
 
     def add(self, name: str, executable: relax.VMExecutable) -> str | None:
@@ -189,17 +194,36 @@ class ProgramWorker:
         self.close()
 
     def _load(self, name: str, path: Path) -> str | None:
+        self._dropped.pop(name, None)
         reply = self._ask({"ask": "load", "name": name, "path": str(path)})
         if "reason" not in reply:
             self._paths[name] = path
+            self._loaded_by[name] = self._child.starts
             return None
         path.unlink(missing_ok=True)
         return str(reply["reason"])
 
     def _ask(self, request: dict[str, Any]) -> Reply:
-        running = self._child.is_running
-        reply = self._child.ask(request)
-        if running and not self._child.is_running:
-            for name, path in list(self._paths.items()):
-                self._child.ask({"ask": "load", "name": name, "path": str(path)})
-        return reply
+        """The reply of a worker that has loaded all programs."""
+        while True:
+            self._load_again()
+            named = (request.get("name"), request.get("reference"), *request.get("names", ()))
+            if reasons := [self._dropped[name] for name in named if name in self._dropped]:
+                return {"reason": reasons[0]}
+            before = self._child.starts
+            reply = self._child.ask(request)
+            if self._child.starts == before:
+                return reply
+
+    def _load_again(self) -> None:
+        """Load what the process has not loaded, and drop a program that cannot be loaded."""
+        self._child.start()
+        while left := [name for name in self._paths if self._loaded_by[name] != self._child.starts]:
+            name = left[0]
+            reply = self._child.ask({"ask": "load", "name": name, "path": str(self._paths[name])})
+            if "reason" in reply:
+                self._paths.pop(name).unlink()
+                self._dropped[name] = str(reply["reason"])
+            else:
+                self._loaded_by[name] = self._child.starts
+            self._child.start()
