@@ -13,6 +13,7 @@ import pytest
 import tvm
 from tvm.target import Target
 
+from unity_collage.cost.method import Method
 from unity_collage.database.rows import FailureKind
 from unity_collage.measure import client
 from unity_collage.measure.checker import Checker
@@ -107,6 +108,13 @@ def test_a_kernel_that_ended_a_builder_once_is_built_the_second_time(monkeypatch
     left = [CRASHED, BUILT]
     monkeypatch.setattr(builder_pool, "Child", lambda *_: _Scripted(left))
     assert builder_pool.BuilderPool(60.0).why_not_built({"ask": "anything"}) is None and not left
+
+
+@pytest.mark.parametrize(("ending", "lasting"), [(SILENT, False), (KILLED, False), (CRASHED, True)])
+def test_a_worker_without_an_answer_says_whether_that_lasts(ending: NoAnswer, lasting: bool) -> None:
+    worker = client.WorkerClient(1, Method(), 60.0)
+    worker._child = _Scripted([ending])  # type: ignore[assignment]
+    assert worker.ask({"ask": "launch"})["lasting"] is lasting
 
 
 class _Scripted:

@@ -176,3 +176,14 @@ def test_a_probe_that_ends_the_process_is_a_reason(tmp_path: Path) -> None:
     found = Answered(CostDatabase(tmp_path / "costs.sqlite"), client=client).overheads(["c", "d"])
     assert client.asked == [["c", "d", "tvm"], ["tvm"]]
     assert found.unknown == dict.fromkeys("cd", "a probe of c, d failed: it crashed the process: SIGSEGV")
+
+
+@pytest.mark.parametrize(("lasting", "asked"), [(False, 1), (True, 0)])
+def test_a_failure_that_may_pass_is_asked_about_again(tmp_path: Path, lasting: bool, asked: int) -> None:
+    alone = {"seconds": 1e-7, "launches": {}, "transitions": {}, "doubtful": False}
+    silent = {"reason": "no answer within 60 s while reading the question", "lasting": lasting}
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    Answered(database, client=Answers([silent, alone])).overheads(["c", "d"])
+    again = Answers([{**alone, "transitions": {"c>d": [[4096, 2e-6]]}}])
+    found = Answered(database, client=again).overheads(["c", "d"])
+    assert len(again.asked) == asked and bool(found.unknown) == lasting

@@ -78,12 +78,16 @@ class WorkerClient:
         """The backends whose libraries the process may have loaded."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``."""
+        """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``.
+
+        It is ``lasting`` if the next run would have it too.
+        """
         self._meet(request.get("backends", ()))
         try:
             reply = next(self._child.messages(request))
         except NoAnswer as error:
-            return {"reason": why_no_answer(error, self._memory_bytes).reason}
+            refusal = why_no_answer(error, self._memory_bytes)
+            return {"reason": refusal.reason, "lasting": refusal.lasting}
         return {"reason": self._ended_for(reply).reason} if "fault" in reply else reply
 
     def compare(
@@ -180,7 +184,7 @@ class WorkerClient:
             for answer in answers.values()
         ):
             self.close()
-        return Refusal(reply.get("reason", "the worker gave no answer"))
+        return Refusal(reply.get("reason", "the worker gave no answer"), lasting=reply.get("lasting", True))
 
 
 def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:

@@ -238,7 +238,10 @@ class KernelCosts(CostModel):
         return found
 
     def _measured_overheads(self, names: Sequence[str], target: str) -> dict[str, Any]:
-        """The reply of the measuring process; if a backend has ended the process, that for TVM's launches alone."""
+        """The reply of the measuring process; if a backend has ended the process, that for TVM's launches alone.
+
+        It is doubtful if the process ended by a cause that may pass: the next compile asks again.
+        """
         question = {"ask": "launch", "target": target}
         found = self._client().ask({**question, "backends": names})
         if "seconds" in found:
@@ -248,7 +251,8 @@ class KernelCosts(CostModel):
         if "seconds" not in alone or not others:
             return alone
         why = f"a probe of {', '.join(others)} failed: {found['reason']}"
-        return {**alone, "unknown": dict.fromkeys(others, why)}
+        is_doubtful = alone["doubtful"] or not found.get("lasting", True)
+        return {**alone, "unknown": dict.fromkeys(others, why), "doubtful": is_doubtful}
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs of kernels for one computation; if one is not known, it is timed in turns with the others."""

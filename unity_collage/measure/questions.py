@@ -30,7 +30,10 @@ class Client(Protocol):
     """Measures kernels: in a worker process here, or on servers."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The one reply to ``request``; where there is none, a reply with a ``reason``."""
+        """The one reply to ``request``; where there is none, a reply with a ``reason``.
+
+        If that has a cause that may pass, its ``lasting`` is false.
+        """
         ...
 
     def compare(

@@ -44,6 +44,7 @@ from .computations import Computation, as_rivals, batches, computations, evicted
 from .guard import watch
 from .inputs import random_inputs
 from .process_state import Spoilt
+from .refusal import refusal_of
 
 _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, or that is left, divided by this."""
@@ -87,7 +88,10 @@ class MeasuringWorker:
         except Spoilt as spoilt:
             self._say({"fault": str(spoilt), "kind": FailureKind.RUN_ERROR.value})
         except Exception as error:  # not the fault of a candidate: the reference or the request is wrong
-            self._say({"reason": f"{type(error).__name__}: {first_line(error)}", "done": True})
+            lasting = refusal_of(error, FailureKind.RUN_ERROR).lasting
+            self._say(
+                {"reason": f"{type(error).__name__}: {first_line(error)}", "lasting": lasting, "done": True}
+            )
 
     def _measure(self, request: Message) -> None:
         target = Target(json.loads(request["target"]))
