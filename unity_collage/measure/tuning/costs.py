@@ -45,7 +45,10 @@ class Tuning:
         self._locked = locked
 
     def tuned(self, workload: Workload) -> TunedCost | None:
-        """The cost with the best schedule; None where ours is as fast, there is no schedule, or no time is left."""
+        """The cost with the best schedule; None where ours is as fast, there is no schedule, or no time is left.
+
+        There is none where MetaSchedule fails.
+        """
         if self._is_budget_spent() or COMPILED_AS in (
             workload.func.attrs or {}
         ):  # schedules are for static sizes
@@ -59,7 +62,7 @@ class Tuning:
             raise MissingCost(f"{workload.label} has not been tuned, and the database is locked")
         self._progress(0, 1, f"tuning {workload.label}")
         tuned = tuned or self._tuner.tuned(kernel, self._target)
-        return self._compared(workload, tuned) if tuned.trace else None
+        return self._compared(workload, tuned) if tuned is not None and tuned.trace else None
 
     def _compared(self, workload: Workload, tuned: Tuned) -> TunedCost | None:
         variant = with_schedule(workload, tuned.kernel, tuned.trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,8 @@ from ...processes.child import Child
 from ...schedule.tuned import kernel_name
 from .meta_schedule import why_unavailable
 from .records import Tuned, TuningRecords
+
+LOGGER = logging.getLogger(__name__)
 
 _START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
 """How long to wait for the process to start, and for each trial, which may be a kernel that hangs."""
@@ -34,8 +37,11 @@ class Tuner:
         self._trials = trials
         self._child: Child | None = None
 
-    def tuned(self, kernel: tirx.PrimFunc, target: Target) -> Tuned:
-        """The best schedule after at least ``trials`` trials; raises CollageError where MetaSchedule cannot tune."""
+    def tuned(self, kernel: tirx.PrimFunc, target: Target) -> Tuned | None:
+        """The best schedule after at least ``trials`` trials; raises CollageError where MetaSchedule cannot be used.
+
+        Where it fails, which is logged: the best one of fewer trials, or None.
+        """
         known = self.known(kernel, target)
         if known is not None and known.trials >= self._trials:
             return known
@@ -45,8 +51,10 @@ class Tuner:
             # Another process may have tuned it while this one waited for the lock.
             known = self.known(kernel, target)
             if known is None or known.trials < self._trials:
-                known = self._asked(kernel, target, known)
-                self._records.keep(known)
+                found = self._asked(kernel, target, known)
+                if found is not None:
+                    self._records.keep(found)
+                return found or known
         return known
 
     def known(self, kernel: tirx.PrimFunc, target: Target) -> Tuned | None:
@@ -67,15 +75,17 @@ class Tuner:
     ) -> None:
         self.close()
 
-    def _asked(self, kernel: tirx.PrimFunc, target: Target, known: Tuned | None) -> Tuned:
+    def _asked(self, kernel: tirx.PrimFunc, target: Target, known: Tuned | None) -> Tuned | None:
         before = known or Tuned(kernel_name(kernel), str(target), tvm.__version__, 0)
         more = self._trials - before.trials
         request = {"kernel": tvm.ir.save_json(kernel), "target": str(target), "trials": more}
         reply = self._running().ask(request)
         if "reason" in reply:
-            raise CollageError(
-                f"MetaSchedule has failed: {reply['reason']}; see {self._records.folder}/tuner.log"
-            )
+            LOGGER.warning(
+                "MetaSchedule has failed, and %s keeps its schedule: %s; see %s/tuner.log",
+                before.kernel, reply["reason"], self._records.folder,
+            )  # fmt: skip
+            return None
         return replace(before, trials=self._trials, trace=reply["trace"], seconds=reply["seconds"])
 
     def _running(self) -> Child:
