@@ -193,6 +193,13 @@ def test_a_question_that_every_server_is_lost_over_is_given_up() -> None:
         client.RemoteClient(pool, QUICK, 1.0, None).ask({"ask": "launch"})
 
 
+def test_a_client_that_is_closed_asks_for_no_server() -> None:
+    remote = client.RemoteClient(_Servers(_Server(2, lost_after=9)), QUICK, 1.0, None)
+    remote.close()
+    with pytest.raises(CollageError, match="the session with servers for 'test' is closed"):
+        remote.ask({"ask": "launch"})
+
+
 def test_a_server_that_is_silent_is_lost() -> None:
     with pytest.raises(servers.Lost, match=r"no answer within 0\.1 s"):
         servers.within(0.1, Event().wait)

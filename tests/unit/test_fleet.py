@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Lock
+from threading import Barrier, Event, Lock
+from threading import enumerate as enumerate_threads
 
 import pytest
 
-from unity_collage.measure.remote.fleet import Fleet
+from unity_collage.measure.remote.fleet import Fleet, _Shift
 from unity_collage.measure.remote.servers import Lost, NoServer
 
 PATIENCE = 300.0
@@ -106,3 +107,32 @@ def test_sessions_are_used_again() -> None:
     opened = farm.free
     assert both.spread(range(6), answer) == [n * n for n in range(6)]
     assert farm.free <= opened and len(both.clients) <= 2
+
+
+def test_after_ctrl_c_no_client_takes_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one client is at work when the wait for answers is interrupted, and leaves after its question."""
+    begun, interrupted, asked = Event(), Event(), list[int]()
+
+    def held(_client: Client, question: int) -> int:
+        asked.append(question)
+        begun.set()
+        interrupted.wait(PATIENCE)
+        return question
+
+    def interrupts(*_: object) -> bool:
+        begun.wait(PATIENCE)
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    before = set(enumerate_threads())
+    monkeypatch.setattr(_Shift, "is_over", interrupts)
+    monkeypatch.setattr(_Shift, "_told", lambda shift, *_: is_given_up(shift))
+    with pytest.raises(KeyboardInterrupt):
+        fleet(Farm(1)).spread(range(9), held)
+    assert asked == [0] and not set(enumerate_threads()) - before
+
+
+def is_given_up(shift: _Shift[int, int]) -> None:
+    """Wait until the shift is given up: a quick client may answer before."""
+    with shift._changed:
+        assert shift._changed.wait_for(lambda: shift._is_given_up, PATIENCE)

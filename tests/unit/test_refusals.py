@@ -15,6 +15,7 @@ from tvm.target import Target
 
 from unity_collage.cost.method import Method
 from unity_collage.database.rows import FailureKind
+from unity_collage.errors import CollageError
 from unity_collage.measure import client
 from unity_collage.measure.checker import Checker
 from unity_collage.measure.kernels import NoKernel
@@ -110,6 +111,16 @@ def test_a_kernel_that_ended_a_builder_once_is_built_the_second_time(monkeypatch
     assert builder_pool.BuilderPool(60.0).why_not_built({"ask": "anything"}) is None and not left
 
 
+def test_a_pool_that_is_closed_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [BUILT]
+    monkeypatch.setattr(builder_pool, "Child", lambda *_: _Scripted(left))
+    pool = builder_pool.BuilderPool(60.0)
+    pool.close()
+    with pytest.raises(CollageError, match="are closed"):
+        pool.why_not_built({"ask": "anything"})
+    assert left
+
+
 @pytest.mark.parametrize(("ending", "lasting"), [(SILENT, False), (KILLED, False), (CRASHED, True)])
 def test_a_worker_without_an_answer_says_whether_that_lasts(ending: NoAnswer, lasting: bool) -> None:
     worker = client.WorkerClient(1, Method(), 60.0)
@@ -128,3 +139,5 @@ class _Scripted:
         if isinstance(reply, NoAnswer):
             raise reply
         yield reply
+
+    def close(self) -> None: ...

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from queue import LifoQueue
 from typing import Any
 
+from ...errors import CollageError
 from ...machine.environment import half_of_memory, usable_cores
 from ...processes.child import Child, NoAnswer
 from ..client import why_no_answer
@@ -27,17 +28,26 @@ class BuilderPool:
         self._idle: LifoQueue[Child] = LifoQueue()
         for child in reversed(self._all):
             self._idle.put(child)
+        self._is_closed = False
 
     def why_not_built(self, request: Mapping[str, Any]) -> Refusal | None:
-        """Why a process has not built a kernel, or None; waits for a process that is idle."""
+        """Why a process has not built a kernel, or None; waits for a process that is idle.
+
+        Raises CollageError once the pool is closed.
+        """
         child = self._idle.get()
         try:
+            if self._is_closed:
+                raise CollageError("the processes that build kernels are closed")
             return _asked(child, request)
         finally:
+            if self._is_closed:  # it may have started since
+                child.close()
             self._idle.put(child)
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes for good."""
+        self._is_closed = True
         for child in self._all:
             child.close()
 

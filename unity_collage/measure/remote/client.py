@@ -44,6 +44,7 @@ class RemoteClient:
         self._builders = first._builders if first else BuilderPool(timeout_seconds)
         self._facts: dict[tuple[str, str], dict[str, Any]] = first._facts if first else {}
         self._checked: Server | None = None
+        self._is_closed = False
 
     def facts(self, target: str, backend: str) -> dict[str, Any]:
         """What a server reports about itself and about a backend, for this target (empty: the server's own target)."""
@@ -93,7 +94,7 @@ class RemoteClient:
 
     def open(self) -> None:
         """Wait for a server if the client has none; raises NoServer."""
-        self._servers.current()
+        self._current()
 
     def free_servers(self) -> int:
         """How many servers are idle."""
@@ -104,9 +105,16 @@ class RemoteClient:
         self._servers.drop()
 
     def close(self) -> None:
-        """End the session and the processes that build kernels."""
+        """End the session and the processes that build kernels; later questions raise CollageError."""
+        self._is_closed = True
         self._builders.close()
         self._servers.drop()
+
+    def _current(self) -> Server:
+        """The server in use, or the next free one; raises NoServer, or CollageError after :meth:`close`."""
+        if self._is_closed:
+            raise CollageError(f"the session with servers for {self._servers.name} is closed")
+        return self._servers.current()
 
     def _made(
         self, target: str, candidate: Mapping[str, Any], library: Path, constants: Path
@@ -130,7 +138,7 @@ class RemoteClient:
             server.remove(files)
             return reply
 
-        reply = work(self._servers.current())
+        reply = work(self._current())
         if "reason" in reply:
             return dict.fromkeys(asked, Refusal(f"the server has failed: {reply['reason']}", lasting=False))
         return {key: decoded(found) for key, found in reply.items()}
@@ -146,7 +154,7 @@ class RemoteClient:
         problem = Lost()
         for _ in range(ATTEMPTS):
             try:
-                return work(self._servers.current())
+                return work(self._current())
             except Lost as error:
                 problem = error
                 self._servers.drop()

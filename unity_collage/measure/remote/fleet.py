@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -15,6 +16,9 @@ A = TypeVar("A")
 
 _LOOK_SECONDS = 5.0
 """Seconds between two questions to the tracker whether more servers are free."""
+
+_LEAVING_SECONDS = 2.0
+"""How long to wait for the clients when the work is given up: one may still wait for the reply of its server."""
 
 
 class Fleet:
@@ -34,9 +38,16 @@ class Fleet:
         """The result of ``work`` for each request, in their order, on as many servers as are free.
 
         A question over which a server was lost goes to the next one; after ``ATTEMPTS`` losses its answer is
-        :class:`Lost`. Any other error of ``work`` ends all work and is raised.
+        :class:`Lost`. Any other error of ``work``, and Ctrl-C, ends all work and is raised.
         """
         shift = _Shift(questions, work)
+        try:
+            return self._answers(shift)
+        except BaseException:
+            shift.give_up()
+            raise
+
+    def _answers(self, shift: _Shift[Q, A]) -> list[A | Lost]:
         idle = [client for client in self.clients if not client.is_open]
         for client in [client for client in self.clients if client.is_open] or [idle.pop(0)]:
             shift.employ(client)
@@ -68,7 +79,9 @@ class _Shift(Generic[Q, A]):
         self._found: dict[int, A | Lost] = {}
         self._losses: Counter[int] = Counter()
         self._error: BaseException | None = None
+        self._is_given_up = False
         self._at_work = self._seeking = 0
+        self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
 
     def employ(self, client: RemoteClient) -> None:
@@ -76,7 +89,8 @@ class _Shift(Generic[Q, A]):
         with self._changed:
             self._at_work += 1
         self._seeks(client)
-        threading.Thread(target=self._take, args=(client,), daemon=True).start()
+        self._threads.append(threading.Thread(target=self._take, args=(client,), daemon=True))
+        self._threads[-1].start()
 
     def wanted(self, free: int) -> int:
         """How many more clients could work while ``free`` servers are free."""
@@ -94,8 +108,19 @@ class _Shift(Generic[Q, A]):
             raise self._error
         return [self._found[number] for number in range(len(self._questions))]
 
+    def give_up(self) -> None:
+        """Let no client take another question, and wait a moment until they have left."""
+        with self._changed:
+            self._is_given_up = True
+            self._changed.notify_all()
+        end = time.monotonic() + _LEAVING_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
     def _has_ended(self) -> bool:
-        return self._error is not None or len(self._found) == len(self._questions)
+        if self._is_given_up or self._error is not None:
+            return True
+        return len(self._found) == len(self._questions)
 
     def _take(self, client: RemoteClient) -> None:
         while self._has_server(client) and (number := self._next()) is not None:
