@@ -85,6 +85,7 @@ def test_a_question_that_servers_are_lost_over_again_and_again_is_given_up() -> 
 
     found = fleet(Farm(9)).spread(range(3), cursed)
     assert (found[0], found[2]) == (0, 4) and isinstance(found[1], Lost)
+    assert found[1].__traceback__ is None, "its frames would keep the session"
 
 
 def test_when_the_last_server_is_lost_it_says_so() -> None:

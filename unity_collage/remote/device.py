@@ -105,17 +105,24 @@ class RemoteDevice:
         return median(self._on_server(region, timed))
 
     def _on_server(self, region: RemoteRegion, work: Callable[[_Session, Sequence[Any]], T]) -> T:
-        """What ``work`` returns for the session and the buffers of a region there."""
+        """What ``work`` returns for the session and the buffers of a region there.
+
+        The error about a lost server refers to no frame that has the session, which would keep the server busy.
+        """
         with self._lock:
             try:
-                session = self._opened()
-                return within(self._timeout_seconds, lambda: work(session, _buffers(session, region)))
+                return self._in_session(region, work)
             except Lost as error:
-                self._drop()
-                raise CollageError(
-                    f"the server {self!r} was lost while it computed {region.name}: {error}; the next call asks for "
-                    "another one"
-                ) from None
+                reason = str(error)
+            self._drop()
+        raise CollageError(
+            f"the server {self!r} was lost while it computed {region.name}: {reason}; the next call asks for "
+            "another one"
+        )
+
+    def _in_session(self, region: RemoteRegion, work: Callable[[_Session, Sequence[Any]], T]) -> T:
+        session = self._opened()
+        return within(self._timeout_seconds, lambda: work(session, _buffers(session, region)))
 
     def _opened(self) -> _Session:
         if self._session is None:

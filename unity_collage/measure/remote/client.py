@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,8 @@ from ..refusal import Refusal
 from .builder_pool import BuilderPool
 from .messages import decoded
 from .servers import Lost, Server, Servers
+
+LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -102,13 +105,14 @@ class RemoteClient:
 
     def drop(self) -> None:
         """End the session: the next question goes to whichever server is free."""
+        self._checked = None
         self._servers.drop()
 
     def close(self) -> None:
         """End the session and the processes that build kernels; later questions raise CollageError."""
         self._is_closed = True
         self._builders.close()
-        self._servers.drop()
+        self.drop()
 
     def _current(self) -> Server:
         """The server in use, or the next free one; raises NoServer, or CollageError after :meth:`close`."""
@@ -151,14 +155,15 @@ class RemoteClient:
 
     def _on_some(self, work: Callable[[Server], T]) -> T:
         """The result of ``work`` for a server; if the server is lost, for the next one."""
-        problem = Lost()
+        problem = ""
         for _ in range(ATTEMPTS):
             try:
                 return work(self._current())
             except Lost as error:
-                problem = error
-                self._servers.drop()
-        raise problem
+                problem = str(error)
+                LOGGER.warning("a server for %s was lost: %s", self._servers.name, problem)
+                self.drop()
+        raise Lost(problem)
 
     def _check_alike(self, server: Server) -> None:
         """Raises CollageError for a server that is not the same kind of machine as the first one."""

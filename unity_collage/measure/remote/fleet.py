@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -10,6 +11,8 @@ from typing import Generic, TypeVar
 
 from .client import ATTEMPTS, RemoteClient
 from .servers import Lost, NoServer
+
+LOGGER = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -127,8 +130,9 @@ class _Shift(Generic[Q, A]):
             try:
                 answer = self._work(client, self._questions[number])
             except Lost as lost:
+                LOGGER.warning("a server was lost: %s", lost)
                 client.drop()
-                self._lost(number, lost)
+                self._lost(number, Lost(str(lost)))  # the error itself refers to frames that have the server
                 if not client.free_servers() and self._leaves():
                     return
                 self._seeks(client)

@@ -133,20 +133,21 @@ class Servers:
 def within(seconds: float, call: Callable[[], T]) -> T:
     """The result of ``call``; raises Lost if it fails or takes longer than ``seconds``.
 
-    A call that is given up goes on in its thread until the connection ends.
+    A call that is given up goes on in its thread until the connection ends. The error keeps no frame of ``call`` alive:
+    a session ends when nothing refers to it any more.
     """
     found: list[T] = []
-    failed: list[Exception] = []
+    failed: list[str] = []
 
     def run() -> None:
         try:
             found.append(call())
         except Exception as error:
-            failed.append(error)
+            failed.append(last_line(error))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if not found:
-        raise Lost(last_line(failed[0]) if failed else f"no answer within {seconds:g} s")
+        raise Lost(failed[0] if failed else f"no answer within {seconds:g} s")
     return found[0]

@@ -1,0 +1,105 @@
+"""RemoteClient and RemoteDevice over servers that fail, without a network."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unity_collage.cost.method import Method
+from unity_collage.errors import CollageError
+from unity_collage.measure.remote.client import ATTEMPTS, RemoteClient
+from unity_collage.measure.remote.servers import Server
+from unity_collage.remote import device as devices
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is unreachable only through a cycle stays, as it does between two collections."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Session:
+    """A session with a server, whose connection is broken."""
+
+    def get_function(self, _name: str) -> Any:
+        raise RuntimeError("reset by peer")
+
+
+class Pool:
+    """Hands out the next server after each loss."""
+
+    name = "'test'"
+
+    def __init__(self, made: list[Server]) -> None:
+        self._left = made
+
+    def current(self) -> Server:
+        return self._left[0]
+
+    def drop(self) -> None:
+        del self._left[0]
+
+
+def client(pool: Any) -> RemoteClient:
+    return RemoteClient(pool, Method(), 1.0, None)
+
+
+def test_the_error_about_lost_servers_keeps_no_session(
+    no_collector: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = [Session() for _ in range(ATTEMPTS)]
+    alive = [weakref.ref(session) for session in sessions]
+    remote = client(Pool([Server(sessions.pop(), 5.0) for _ in range(ATTEMPTS)]))
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(CollageError, match="were lost: reset by peer") as error,
+    ):
+        remote.ask({"ask": "launch"})
+    assert [session() for session in alive] == [None] * ATTEMPTS, error.value
+    assert caplog.text.count("a server for 'test' was lost: reset by peer") == ATTEMPTS
+
+
+def test_a_client_that_drops_its_server_forgets_it(no_collector: None) -> None:
+    server: Any = Alike(2)
+    alive = weakref.ref(server)
+    remote = client(Pool([server]))
+    remote.facts("{}", "tvm")
+    remote.ask({"ask": "launch"})
+    remote.drop()
+    del server
+    assert alive() is None
+
+
+def test_the_error_of_a_device_keeps_no_session(no_collector: None) -> None:
+    server: Any = Session()
+    alive = weakref.ref(server)
+    device = devices.RemoteDevice("127.0.0.1:1", "board")
+    device._session = devices._Session(server, {"region": []})
+    del server
+
+    def fails(session: Any, _there: object) -> None:
+        session.server.get_function("run")
+
+    region = devices.RemoteRegion("region", b"", (), ())
+    with pytest.raises(CollageError, match="was lost while it computed region: reset by peer") as error:
+        device._on_server(region, fails)
+    assert alive() is None, error.value
+
+
+class Alike:
+    """Answers, with this number of threads."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def ask(self, request: Any) -> dict[str, Any]:
+        if request["ask"] == "facts":
+            return {"threads": self._threads, "backends": {name: {} for name in request["backends"]}}
+        return {"seconds": 1.0}
