@@ -103,3 +103,13 @@ class Alike:
         if request["ask"] == "facts":
             return {"threads": self._threads, "backends": {name: {} for name in request["backends"]}}
         return {"seconds": 1.0}
+
+
+@pytest.mark.parametrize("ask", ["launch", "machine"])
+def test_no_question_but_for_facts_goes_to_a_server_of_another_kind(ask: str) -> None:
+    pool: Any = Pool([Alike(2), Alike(4)])
+    remote = client(pool)
+    remote.facts("{}", "tvm")
+    remote.drop()
+    with pytest.raises(CollageError, match="two servers for 'test' differ"):
+        remote.machine() if ask == "machine" else remote.ask({"ask": ask})

@@ -148,8 +148,13 @@ class RemoteClient:
         return {key: decoded(found) for key, found in reply.items()}
 
     def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        def work(server: Server) -> dict[str, Any]:
+            if request["ask"] != "facts":
+                self._check_alike(server)
+            return server.ask(request)
+
         try:
-            return self._on_some(lambda server: server.ask(request))
+            return self._on_some(work)
         except Lost as error:
             raise CollageError(f"{ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
 
