@@ -7,7 +7,8 @@ each name, so it fails if an upgrade of TVM moves one. The native runtime knows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -63,3 +64,22 @@ def abandon_function(builder: relax.BlockBuilder) -> None:
     """End the function that ``builder`` is in, without a result: its context manager leaves block and scope open."""
     builder._end_block()
     builder.end_scope()
+
+
+def answer_sessions_with(serve: Callable[..., None]) -> None:
+    """Let ``serve`` answer the sessions of RPC servers in this process. TVM's own function raises an
+    error after an unclean end of one, which ends the thread that listens.
+
+    ``serve`` gets the connection, the address of the client, options by name (``timeout`` in seconds), and the names
+    of libraries to load or None.
+    """
+    from tvm.rpc import server
+
+    server._serving = serve
+
+
+def session_loop(connection: socket.socket, load_library: str | None, folder: Any) -> None:
+    """Answer a client until it leaves: the loop that TVM runs in a process of the session. Files are in ``folder``."""
+    from tvm.rpc import server
+
+    server._serve_loop(connection, load_library, folder)

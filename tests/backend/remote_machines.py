@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -20,7 +21,17 @@ without_rpc = pytest.mark.skipif(
     messages.why_unavailable() is not None, reason=str(messages.why_unavailable())
 )
 
-Machine = subprocess.Popen[bytes]
+
+class Machine(subprocess.Popen[bytes]):
+    """A server in a session of its own."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
+        super().__init__(command, stderr=self._errors, start_new_session=True)
+
+    def said(self) -> str:
+        """What it has written to its standard error."""
+        return os.pread(self._errors.fileno(), 1 << 20, 0).decode(errors="replace")
 
 
 @contextmanager
@@ -38,10 +49,7 @@ def served(tracker: str, keys: Sequence[str]) -> Iterator[list[Machine]]:
     """A server for each key."""
     command = [sys.executable, "-m", "unity_collage.measure.remote.server", "--tracker", tracker]
     running = [
-        subprocess.Popen(
-            [*command, "--key", key, "--host", "127.0.0.1", "--port", str(19300 + 200 * number)],
-            start_new_session=True,
-        )
+        Machine([*command, "--key", key, "--host", "127.0.0.1", "--port", str(19300 + 200 * number)])
         for number, key in enumerate(keys)
     ]
     yield running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -100,6 +101,27 @@ def test_costs_of_servers_are_kept_like_those_of_this_machine(
 
 
 @without_rpc
+def test_a_server_is_free_again_after_a_session_that_crashed(
+    tracker: str, two_servers: list[Machine]
+) -> None:
+    await_both(tracker, two_servers)
+    pool = servers.Servers(messages.address(tracker), KEY, PATIENCE, PATIENCE)
+    before = [process for machine in two_servers for process in inside_of(machine)]
+    pool.current()
+    (session,) = [each for machine in two_servers for each in inside_of(machine) if each not in before]
+    session.send_signal(signal.SIGSEGV)
+    await_both(tracker, two_servers)
+    assert any("has ended with exit code -11" in machine.said() for machine in two_servers)
+
+
+def inside_of(machine: Machine) -> list[Any]:
+    """The processes that a server has started."""
+    import psutil
+
+    return psutil.Process(machine.pid).children(recursive=True)
+
+
+@without_rpc
 def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     tracker: str,
     two_servers: list[Machine],
@@ -107,7 +129,7 @@ def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first two questions wait for each other, so both servers are in use; then one of them dies."""
-    await_both(tracker)
+    await_both(tracker, two_servers)
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     asked: list[frozenset[str]] = []
     users: set[int] = set()
@@ -132,13 +154,37 @@ def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     assert [server.poll() is None for server in two_servers] == [False, True]
 
 
-def await_both(tracker: str) -> None:
+def await_both(tracker: str, machines: list[Machine]) -> None:
     """Until both servers have announced themselves: they import TVM, on a busy machine for long."""
     pool = servers.Servers(messages.address(tracker), KEY, PATIENCE, PATIENCE)
     end_of_patience = time.monotonic() + PATIENCE
     while pool.free() < 2 and time.monotonic() < end_of_patience:
         time.sleep(0.2)
-    assert pool.free() == 2
+    assert pool.free() == 2, "\n".join(f"{machine.poll()}: {machine.said()}" for machine in machines)
+
+
+@without_rpc
+def test_a_server_ends_with_all_its_processes(tracker: str, two_servers: list[Machine]) -> None:
+    """The last test with servers, of which the second one still runs."""
+    pool = servers.Servers(messages.address(tracker), KEY, PATIENCE, PATIENCE)
+    pool.current()
+    inside = inside_of(two_servers[1])
+    two_servers[1].terminate()
+    two_servers[1].wait(PATIENCE)
+    assert len(inside) >= 2
+    end_of_patience = time.monotonic() + PATIENCE
+    while any(map(runs, inside)) and time.monotonic() < end_of_patience:
+        time.sleep(0.2)
+    assert not any(map(runs, inside))
+
+
+def runs(process: Any) -> bool:
+    import psutil
+
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_no_server_is_one_clear_line() -> None:

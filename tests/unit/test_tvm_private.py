@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -72,6 +73,15 @@ def test_functions_of_the_virtual_machine_are_linked_with_a_library_that_is_ther
     library = tvm.tirx.build(ir.IRModule(functions), target="llvm")
     linked = tvm_private.vm_link(builder, tvm.target.Target("llvm"), library, {})
     assert [module.kind for module in linked.imports] == ["llvm"]
+
+
+def test_sessions_of_a_server_are_answered_by_another_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm.rpc import server
+
+    monkeypatch.setattr(server, "_serving", server._serving)
+    tvm_private.answer_sessions_with(print)
+    assert "_serving" in server._listen_loop.__code__.co_names and server._serving is print
+    assert inspect.signature(server._serve_loop).parameters.keys() == {"sock", "load_library", "work_path"}
 
 
 def test_no_other_file_reaches_for_them() -> None:

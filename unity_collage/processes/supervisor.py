@@ -39,6 +39,13 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def end_with(parent: int) -> None:
+    """Let this process be killed when the thread that has started it ends; ``parent`` is the process of that thread."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended before
+        os._exit(1)
+
+
 def children() -> list[int]:
     """The children of this process, of all its threads; zombies are among them."""
     found: list[int] = []
@@ -117,9 +124,7 @@ def _become_worker(supervisor: int, output: int, connection: str, module: str) -
     os.setsid()
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:
-        os._exit(1)
+    end_with(supervisor)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.close(output)

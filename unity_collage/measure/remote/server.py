@@ -2,17 +2,18 @@
 
 ``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session
 sends its requests to one global function. Kernels run in a worker process of the session: when a kernel crashes it,
-the session goes on.
+the session goes on. When the process of a session crashes, the server announces itself again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import tvm_ffi
@@ -31,6 +32,7 @@ from ...program.loading import load
 from ...target import host_target
 from ..client import WorkerClient
 from ..session import Session
+from . import sessions
 from .messages import FUNCTION, RUN, address, encoded, why_unavailable
 
 
@@ -68,8 +70,12 @@ def run(name: str, inputs: int, *tensors: Any) -> str:
     return ""
 
 
-def register() -> None:
-    """Register the functions that sessions of this server process call."""
+def prepare(parent: int) -> None:
+    """Register the functions that sessions of this process call, and answer them by :mod:`.sessions`.
+
+    ``parent``: the process that has started this one, with which it ends.
+    """
+    sessions.listen(parent)
     tvm_ffi.register_global_func(FUNCTION, answer, override=True)
     tvm_ffi.register_global_func(RUN, run, override=True)
 
@@ -134,7 +140,7 @@ def _path(name: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until the process is ended; the result is the exit code."""
+    """Serve until the process is ended; the result is the exit code, 1 if the process that serves ends by itself."""
     parser = argparse.ArgumentParser(
         prog="unity_collage.measure.remote.server", description="measure kernels for other machines"
     )
@@ -151,11 +157,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     last = options.port + 100
     server = rpc.Server(
         options.host, options.port, last, tracker_addr=options.tracker, key=options.key, silent=True,
-        server_init_callback=register,
+        server_init_callback=partial(prepare, os.getpid()),
     )  # fmt: skip
     sys.stderr.write(f"measuring as {options.key!r} on port {server.port}\n")
     server.proc.join()
-    return 0
+    sys.stderr.write("the process that serves has ended\n")
+    return 1
 
 
 if __name__ == "__main__":
