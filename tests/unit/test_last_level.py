@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from unity_collage.database.costs import CostDatabase
-from unity_collage.machine import last_level
+from unity_collage.errors import CollageError
+from unity_collage.machine import last_level, own_process
 from unity_collage.machine.caches import Caches, reported
 from unity_collage.machine.last_level import knee
 
@@ -42,7 +44,7 @@ def test_one_fast_trial_says_that_a_buffer_is_in_the_cache() -> None:
 
 def test_what_is_known_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = CostDatabase(tmp_path / "costs.sqlite")
-    monkeypatch.setattr(last_level.subprocess, "run", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(last_level, "measured_by", lambda *_: pytest.fail("measured"))
     assert last_level.caches(database, locked=True) == reported()
     last_level.store(database, 16 * MIB)
     assert last_level.caches(database) == Caches(reported().l2_bytes, 16 * MIB)
@@ -53,3 +55,22 @@ def test_a_measured_cache_is_no_larger_than_what_is_reported(tmp_path: Path) -> 
     found = last_level.caches(database)
     assert reported().l2_bytes <= found.l3_bytes <= max(reported().l2_bytes, reported().l3_bytes)
     assert last_level.caches(database) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "reason"),
+    [
+        ("raise SystemExit('no such function')", 300.0, "exit code 1: no such function"),
+        ("raise SystemExit(3)", 300.0, "exit code 3"),
+        ("print('16 MiB')", 300.0, "JSONDecodeError: "),
+        ("import time; time.sleep(3600)", 1.0, "no answer within 1 s"),
+    ],
+)
+def test_a_measurement_that_fails_says_why(
+    code: str, seconds: float, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(own_process, "_MOST_SECONDS", seconds)
+    with pytest.raises(CollageError, match=f"this machine cannot be measured by failing: {reason}"):
+        own_process.measured_by("failing")

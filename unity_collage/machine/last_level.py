@@ -7,7 +7,6 @@ with two cores the system reported 105 MiB, but anything beyond 16 MiB was read 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING
 from .. import runtime
 from ..ffi import tvm_ffi
 from .caches import Caches, reported
-from .environment import environment
 from .fingerprint import machine, text_of
+from .own_process import measured_by
 
 if TYPE_CHECKING:
     from ..database.costs import CostDatabase
@@ -53,10 +52,8 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
 
 
 def caches_measured_apart() -> Caches:
-    """The caches that this machine can use, measured now in a process of its own."""
-    command = [sys.executable, "-m", "unity_collage.machine.last_level"]
-    done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
-    return replace(reported(), l3_bytes=int(json.loads(done.stdout)))
+    """The caches that this machine can use, measured now in a process of its own; raises CollageError."""
+    return replace(reported(), l3_bytes=int(measured_by("unity_collage.machine.last_level")))
 
 
 def store(database: CostDatabase, l3_bytes: int) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,8 +18,8 @@ from .. import runtime
 from ..ffi import tvm_ffi
 from . import fingerprint
 from .caches import Caches
-from .environment import environment
 from .last_level import caches
+from .own_process import measured_by
 
 if TYPE_CHECKING:
     from ..database.costs import CostDatabase
@@ -163,18 +162,10 @@ def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
 
 
 def measured_apart(here: Caches) -> Machine:
-    """The peaks of this machine with these caches, measured in a process where no threads of other libraries run."""
+    """The peaks of this machine with these caches, measured now in a process of its own; raises CollageError."""
     threads = str(runtime.num_threads())
     evict_bytes = [2 * here.l2_bytes, here.all_bytes]
-    command = [
-        sys.executable,
-        "-m",
-        "unity_collage.machine.peaks",
-        threads,
-        json.dumps(evict_bytes),
-    ]
-    done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
-    return machine_from(json.loads(done.stdout))
+    return machine_from(measured_by("unity_collage.machine.peaks", threads, json.dumps(evict_bytes)))
 
 
 def machine_from(data: Mapping[str, Any]) -> Machine:
