@@ -25,7 +25,7 @@ from ...tvm_private import answer_sessions_with, session_loop
 LOGGER = logging.getLogger(__name__)
 
 _LEAVING_SECONDS = 10.0
-"""How long a process may go on after its client is gone: nobody waits for the reply."""
+"""How long a process may go on after its client is gone, which would not get the reply."""
 
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """Seconds until a silent client is asked whether it is there, seconds between two questions, and how many there are."""
