@@ -60,7 +60,7 @@ def test_a_transition_is_found_at_the_sizes_that_have_it() -> None:
     one = fake_backend("one", "relax.abs", codegen=_codegen(1))
     two = fake_backend("two", "relax.abs", codegen=_codegen(2))
     with only_backends(one, two):
-        found = transitions(host_target(), [one, two])
+        found = transitions(host_target(), [one, two], print)
     assert not found.unknown
     assert found.seconds.keys() == {"one>two", "two>one"}
     (_, small), (_, middle), (_, large) = found.seconds["one>two"]

@@ -156,7 +156,7 @@ def test_the_device_times_kernels_together_so_many_times(timer: Timer) -> None:
 
 
 def test_a_launch_on_the_device_costs_the_same_for_all_backends(timer: Timer) -> None:
-    found = CudaBench().overheads(host_target(), ["tvm", "cublas"])
+    found = CudaBench().overheads(host_target(), ["tvm", "cublas"], print)
     assert found == {"seconds": 2e-6, "launches": {"tvm": 2e-6, "cublas": 2e-6}, "transitions": {}}
 
 
@@ -206,7 +206,7 @@ def test_one_process_at_a_time_uses_the_device(timer: Timer, tmp_path: Path) -> 
     assert is_free() and bench.settled(is_free) is False and is_free()
     bench.time_in_turns([], Method(), 0)
     bench.time_together([], 1, 0, apart=False)
-    bench.overheads(host_target(), [])
+    bench.overheads(host_target(), [], print)
     assert seen == [False, False] and is_free()
     bench.prepare(SimpleNamespace(kind="collage.cudnn", inspect_source=lambda _: seen.append(is_free())))
     assert seen[-1] is True  # others may use the device while a library compiles

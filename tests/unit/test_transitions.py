@@ -55,7 +55,7 @@ def test_a_transition_shows_in_every_round(
 
     toy = fake_backend("toy", "relax.abs", codegen=_no_code)
     with only_backends(toy):
-        found = transitions.transitions(host_target(), [get("tvm"), toy])
+        found = transitions.transitions(host_target(), [get("tvm"), toy], print)
 
     points = [(_SMALL, 0.0), (_MIDDLE, pytest.approx(seconds)), (_LARGE, 0.0)]
     assert found.seconds == ({"tvm>toy": points, "toy>tvm": points} if seconds else {})
@@ -73,7 +73,7 @@ def test_a_backend_without_a_probe_has_a_reason() -> None:
 
     without, broken = fake_backend("without", "relax.exp"), fake_backend("broken", "relax.abs", codegen=fails)
     with only_backends(without, broken):
-        found = transitions.transitions(host_target(), [without, broken, get("tvm")])
+        found = transitions.transitions(host_target(), [without, broken, get("tvm")], print)
     assert found.unknown == {
         "without": "it makes no kernel of any of the operators that are tried",
         "broken": "its probe cannot be built: no licence",
@@ -83,10 +83,18 @@ def test_a_backend_without_a_probe_has_a_reason() -> None:
 def test_a_pair_whose_probes_do_not_run_has_a_reason_and_the_others_are_measured() -> None:
     lost = fake_backend("lost", "relax.abs", codegen=_no_code)
     toy = replace(get("tvm"), name="toy")
+    begun: list[str] = []
     with only_backends(lost, toy):
-        found = transitions.transitions(host_target(), [lost, toy, get("tvm")])
+        found = transitions.transitions(host_target(), [lost, toy, get("tvm")], begun.append)
     assert found.unknown.keys() == {"lost and toy", "lost and tvm"}
     assert all("their probes do not run" in reason for reason in found.unknown.values())
+    assert begun == [
+        "building probes of lost and toy and tvm",
+        "building probes of lost and toy",
+        "building probes of lost and tvm",
+        "building probes of toy and tvm",
+        "measuring transitions between toy and tvm",
+    ], "each is a message, so that the limit is for one pair"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from .guard import outputs_of
 from .kernels import activation_tensors, output_tensors
 from .launch import overheads
 from .process_state import ProcessState
+from .transitions import Begin
 
 T = TypeVar("T")
 
@@ -79,8 +80,8 @@ class Bench(Protocol):
         """A function that returns whether other processes have used the machine since this call."""
         ...
 
-    def overheads(self, target: Target, backends: Sequence[str]) -> dict[str, Any]:
-        """The costs of launches and transitions, as :func:`.launch.overheads` returns them."""
+    def overheads(self, target: Target, backends: Sequence[str], begin: Begin) -> dict[str, Any]:
+        """The costs of launches and transitions, as :func:`.launch.overheads` returns them; ``begin`` as there."""
         ...
 
 
@@ -159,5 +160,5 @@ class CpuBench:
         watch = LoadWatch(has_children=False)
         return lambda: watch.load().is_busy
 
-    def overheads(self, target: Target, backends: Sequence[str]) -> dict[str, Any]:
-        return overheads(target, backends)
+    def overheads(self, target: Target, backends: Sequence[str], begin: Begin) -> dict[str, Any]:
+        return overheads(target, backends, begin)

@@ -19,7 +19,7 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import get
 from ..lowering.build import build
-from .transitions import transitions
+from .transitions import Begin, transitions
 
 SHORT, LONG = 8, 72
 """Calls in the two programs that measure a launch."""
@@ -33,15 +33,15 @@ def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None
             b[vi] = a[vi]
 
 
-def overheads(target: Target, names: Sequence[str]) -> dict[str, Any]:
+def overheads(target: Target, names: Sequence[str], begin: Begin) -> dict[str, Any]:
     """Seconds: ``launches`` by backend, ``transitions`` by ``"writer>reader"``, and ``seconds`` of a TVM launch.
 
-    ``unknown`` has the backends without measured transitions, with the reason.
+    ``unknown`` has the backends without measured transitions, with the reason. ``begin`` is told before each step.
     """
     generated, external = launch_seconds(target)
     backends = [get(name) for name in names]
     launches = {b.name: generated if b.codegen is None else external for b in backends}
-    found = transitions(target, backends)
+    found = transitions(target, backends, begin)
     return {
         "seconds": generated,
         "launches": launches,

@@ -8,9 +8,9 @@ lost by calling other code than before counts too: it is part of a mixed plan.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 
 from tvm.ir import IRModule
 from tvm.target import Target
@@ -18,6 +18,9 @@ from tvm.target import Target
 from ..backends.base import Backend
 from ..errors import last_line
 from .transition_chains import SIZES, Chains, chains, probes
+
+Begin = Callable[[str], None]
+"""Called with what is measured next, since a process that is silent for long counts as hanging."""
 
 ROUNDS = 12
 """The number of rounds in which a transition has to show. The first round without it ends the measuring."""
@@ -35,21 +38,23 @@ class Transitions:
     """The backends, or pairs of them, whose transitions could not be measured, with the reason."""
 
 
-def transitions(target: Target, backends: Sequence[Backend]) -> Transitions:
-    """The transitions between each two of ``backends``."""
+def transitions(target: Target, backends: Sequence[Backend], begin: Begin) -> Transitions:
+    """The transitions between each two of ``backends``; ``begin`` is told before each pair."""
     kernels, unknown = probes(target, backends)
-    found = _measured(kernels, list(combinations(kernels, 2)), target)
+    found = _measured(kernels, list(combinations(kernels, 2)), target, begin)
     return Transitions(found.seconds, {**unknown, **found.unknown})
 
 
 def _measured(
-    kernels: Mapping[str, IRModule], pairs: Sequence[tuple[str, str]], target: Target
+    kernels: Mapping[str, IRModule], pairs: Sequence[tuple[str, str]], target: Target, begin: Begin
 ) -> Transitions:
     """The transitions of ``pairs``. If a kernel does not link or does not run, each pair is tried alone."""
     found = Transitions()
     try:
+        begin(f"building probes of {' and '.join(dict.fromkeys(chain(*pairs)))}")
         timers = chains(kernels, pairs, target)
         for one, other in pairs:
+            begin(f"measuring transitions between {one} and {other}")
             points = [(size, _excess(timers[one, other, size])) for size in SIZES]
             if any(seconds for _, seconds in points):
                 found.seconds.update({f"{one}>{other}": points, f"{other}>{one}": points})
@@ -57,7 +62,7 @@ def _measured(
     except Exception as error:  # a foreign kernel failed
         if len(pairs) == 1:
             return Transitions({}, {" and ".join(pairs[0]): f"their probes do not run: {last_line(error)}"})
-    for part in [_measured(kernels, [pair], target) for pair in pairs]:
+    for part in [_measured(kernels, [pair], target, begin) for pair in pairs]:
         found.seconds.update(part.seconds)
         found.unknown.update(part.unknown)
     return found

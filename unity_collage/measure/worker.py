@@ -76,7 +76,7 @@ class MeasuringWorker:
             if request["ask"] == "launch":
                 is_busy = self._bench.is_busy_since()
                 target = Target(json.loads(request["target"]))
-                found = self._bench.overheads(target, request.get("backends", ["tvm"]))
+                found = self._bench.overheads(target, request.get("backends", ["tvm"]), self._begin)
                 self._bench.after_building()
                 self._say({**found, "doubtful": is_busy()})
             elif request["ask"] == "environment":
@@ -92,6 +92,10 @@ class MeasuringWorker:
             self._say(
                 {"reason": f"{type(error).__name__}: {first_line(error)}", "lasting": lasting, "done": True}
             )
+
+    def _begin(self, stage: str) -> None:
+        """Tell the parent what begins: the limit for a silence starts again."""
+        self._say({"stage": stage, "key": None})
 
     def _measure(self, request: Message) -> None:
         target = Target(json.loads(request["target"]))

@@ -23,6 +23,7 @@ from ..guard import WROTE_OUTSIDE, output_types
 from ..kernels import activation_arrays
 from ..process_state import Spoilt
 from ..refusal import Refusal, Refused
+from ..transitions import Begin
 
 T = TypeVar("T")
 
@@ -139,9 +140,9 @@ class CudaBench:
         watch = ClockWatch()
         return lambda: watch.was_slowed()
 
-    def overheads(self, target: Target, backends: Sequence[str]) -> dict[str, Any]:
+    def overheads(self, target: Target, backends: Sequence[str], begin: Begin) -> dict[str, Any]:
         """A launch costs what one more kernel adds to a CUDA graph. Values stay where they are: no transitions."""
-        del target
+        del target, begin
         with self._alone():
             seconds = cuda_timing.launch_seconds()
         return {"seconds": seconds, "launches": dict.fromkeys(backends, seconds), "transitions": {}}
