@@ -42,6 +42,7 @@ BUILT: dict[str, Any] = {}
         (RuntimeError("cannot write k.o: No space left on device"), None, False),
         (RuntimeError("can't start new thread"), None, False),
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), None, False),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), None, False),
     ],
 )
 def test_an_error_of_the_system_does_not_last(
