@@ -1,5 +1,12 @@
+import socket
 from collections.abc import Callable
 from typing import Any
+
+from tvm.support.utils import TempDirectory
+
+_serving: Callable[..., None]
+
+def _serve_loop(sock: socket.socket, load_library: str | None, work_path: TempDirectory) -> None: ...
 
 class _PopenWorker:
     def join(self, timeout: float | None = None) -> None: ...
