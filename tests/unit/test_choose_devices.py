@@ -19,7 +19,9 @@ from unity_collage.annotations import DEVICE_PLANS, FREELY_PLACED
 from unity_collage.cost.model import CostModel
 from unity_collage.errors import CollageError
 from unity_collage.passes import ChooseDevices, PlanDevices
-from unity_collage.plan.device_plan import why_no_device_plan
+from unity_collage.plan.device_plan import DevicePlan, why_no_device_plan
+from unity_collage.plan.instance import packed, unpacked
+from unity_collage.search import Problem
 from unity_collage.testing.fake_backend import only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -193,11 +195,28 @@ def test_functions_stay_and_fields_of_tuples_are_copied_alone() -> None:
         np.testing.assert_array_equal(before, after)
 
 
+def _twice(plan: DevicePlan) -> Problem:
+    """The problem of ``plan`` with its first option twice."""
+    problem = unpacked(plan.problem)
+    return replace(problem, options=(*problem.options, problem.options[0]))
+
+
 def test_a_plan_with_another_choice_is_found_out() -> None:
     _, (plan,) = chosen(Chain, CostOfSeveral(table=COSTS, copy=1.0))
     lies = [
         (replace(plan, seconds=3.0), "the plan says 3.0 s"),
         (replace(plan, kernels=plan.kernels[1:]), "not those of the certificate"),
+        (
+            replace(plan, kernels=(replace(plan.kernels[0], backend="tvm"), *plan.kernels[1:])),
+            "not those of the certificate",
+        ),
+        (replace(plan, copy_seconds=0.0), "s, not 0.0 s"),
+        (replace(plan, copies=()), "and none is named"),
+        (
+            replace(plan, copies=(replace(plan.copies[0], destination="llvm:9"),)),
+            "to llvm:9, which has no cost",
+        ),
+        (replace(plan, problem=packed(_twice(plan))), "two options have one id"),
         (
             replace(plan, certificate=replace(plan.certificate, proved=False)),
             "said to be not",

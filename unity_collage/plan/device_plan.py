@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from ..search import Option, Problem
 from ..search.certificate import Certificate, why_not
+from ..search.validity import ROUNDING, seconds_of_only
+from .check_problems import why_malformed
 from .instance import unpacked
 from .plan import VIEW
 
@@ -80,10 +84,28 @@ def why_no_device_plan(plan: DevicePlan) -> str | None:
     if abs(plan.certificate.seconds - plan.seconds) > 1e-9 * abs(plan.seconds):
         return f"the plan says {plan.seconds} s, and its certificate {plan.certificate.seconds} s"
     problem = unpacked(plan.problem)
-    if (reason := why_not(problem, plan.certificate)) is not None:
+    if (reason := why_malformed(problem) or why_not(problem, plan.certificate)) is not None:
         return reason
     by_id = {option.id: option for option in problem.options}
-    said = sorted((kernel.device, kernel.seconds) for kernel in plan.kernels)
-    chosen = (by_id[identity] for identity in plan.certificate.chosen)
-    proved = sorted((each.device, each.seconds) for each in chosen if each.backend != VIEW)
-    return None if said == proved else "the kernels are not those of the certificate"
+    chosen = [by_id[identity] for identity in plan.certificate.chosen]
+    said = sorted((kernel.device, kernel.backend, kernel.seconds) for kernel in plan.kernels)
+    proved = sorted((o.device, o.backend, o.seconds) for o in chosen if o.backend != VIEW)
+    if said != proved:
+        return "the kernels are not those of the certificate"
+    return _why_wrong_copies(problem, chosen, plan)
+
+
+def _why_wrong_copies(problem: Problem, chosen: Sequence[Option], plan: DevicePlan) -> str | None:
+    """Why the copies are between other devices than those of the problem, or cost something else, or None."""
+    devices = {option.device for option in problem.options}
+    pairs = [pair for pair in problem.transitions if devices.issuperset(pair)]
+    for copy in plan.copies:
+        if (copy.source, copy.destination) not in pairs:
+            return f"{copy.value} is copied from {copy.source} to {copy.destination}, which has no cost"
+    apart = {pair: seconds for pair, seconds in problem.transitions.items() if pair not in pairs}
+    seconds = plan.seconds - seconds_of_only(replace(problem, transitions=apart), chosen)
+    if not abs(seconds - plan.copy_seconds) <= ROUNDING * abs(plan.seconds):
+        return f"the copies cost {seconds} s, not {plan.copy_seconds} s"
+    if seconds > ROUNDING * abs(plan.seconds) and not plan.copies:
+        return f"copies cost {seconds} s, and none is named"
+    return None
