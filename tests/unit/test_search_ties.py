@@ -172,6 +172,23 @@ def test_options_that_do_not_tie_make_no_claim() -> None:
     assert why is not None and "option 0 does not tie" in why
 
 
+def test_swaps_that_add_more_than_their_intervals_allow_are_no_ties() -> None:
+    """The middle kernels tie, but one of them is of another backend, whose values cost 5 s to read."""
+    options = (
+        option(0, 0b001, 1.0, 0.0, "tvm"),
+        option(1, 0b010, 5.0, 0.2, "lib"),
+        option(2, 0b010, 5.1, 0.2, "tvm"),
+        option(3, 0b100, 1.0, 0.0, "tvm"),
+    )
+    problem = Problem(CHAIN, 0, options, transitions={("tvm", "lib"): 5.0, ("lib", "tvm"): 5.0})
+    certificate = certificate_of(problem, cheapest_cover(problem))
+    assert certificate.chosen == (0, 2, 3)
+    why = why_not_ties(problem, certificate, TieClaim((0, 1, 3), (), 17.0, ((1, (2,)),)))
+    assert why is not None and why.startswith("the swaps add 9.9")
+    cheap = replace(problem, transitions={("tvm", "lib"): 0.1, ("lib", "tvm"): 0.1})
+    assert why_not_ties(cheap, certificate, TieClaim((0, 1, 3), (), 7.2, ((1, (2,)),))) is None
+
+
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.sampled_from([0.0, 0.1]))
 def test_every_broken_tie_can_be_checked(problem: Problem, noise: list[int], drift: float) -> None:

@@ -43,9 +43,35 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
         if reason is not None:
             return reason
     chosen = [by_id[identity] for identity in claim.chosen]
-    return why_not_valid(problem, chosen, claim.left_behind) or why_wrong_cost(
-        problem, chosen, claim.left_behind, claim.seconds
+    swaps = [(by_id[taken], [by_id[identity] for identity in instead]) for taken, instead in claim.swaps]
+    doubt = fsum(_doubt(problem, taken, instead) for taken, instead in swaps)
+    return (
+        why_not_valid(problem, chosen, claim.left_behind)
+        or why_wrong_cost(problem, chosen, claim.left_behind, claim.seconds)
+        or _why_more_than(doubt, claim.seconds, certificate.seconds)
     )
+
+
+def _why_more_than(doubt: float, seconds: float, cheapest: float) -> str | None:
+    """Why a plan costs more than the cheapest one by more than ``doubt``, all in seconds, or None."""
+    more = seconds - cheapest
+    if more <= doubt + ROUNDING * abs(seconds):
+        return None
+    return f"the swaps add {more} s, and the intervals of their costs allow {doubt} s"
+
+
+def _doubt(problem: Problem, taken: Option, instead: Sequence[Option]) -> float:
+    """How many seconds a swap may add by the estimates if the true costs are within the intervals."""
+    drift = _drift(problem, taken, instead)
+    least = taken.interval[0] * (1 - drift)
+    most = fsum(option.interval[1] * (1 + drift) for option in instead)
+    return fsum([taken.seconds, -least, most, *(-option.seconds for option in instead)])
+
+
+def _drift(problem: Problem, taken: Option, instead: Sequence[Option]) -> float:
+    """The relative widening of the intervals: 0 between options with the same nodes."""
+    rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
+    return 0.0 if rivals else problem.drift
 
 
 def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
@@ -55,8 +81,7 @@ def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> s
         return f"option {taken.id} does not compute all nodes of the options that it replaces"
     if any(option.device != taken.device for option in instead):
         return f"option {taken.id} runs on another device than the options that it replaces"
-    rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
-    drift = 0.0 if rivals else problem.drift
+    drift = _drift(problem, taken, instead)
     low, high = _paid(problem, [taken], drift)
     least, most = _paid(problem, instead, drift)
     if low > most * (1 + ROUNDING) or least > high * (1 + ROUNDING):
