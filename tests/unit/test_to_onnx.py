@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from relax_calls import function
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -129,6 +130,16 @@ def test_what_has_no_counterpart_is_named_with_the_reason() -> None:
 
     with pytest.raises(NotExported, match="known only when the program runs"):
         exported(free)
+
+
+@pytest.mark.parametrize(("dtype", "threshold"), [("float32", 15.0), ("float64", 30.0)])
+def test_a_softplus_that_is_not_smooth_is_not_exported(dtype: str, threshold: float) -> None:
+    def softplus(below: float) -> relax.Function:
+        return function(lambda x: relax.op.nn.softplus(x, threshold=threshold - below), (4,), dtype=dtype)
+
+    assert exported(softplus(0.0)).graph.node[0].op_type == "Softplus"
+    with pytest.raises(NotExported, match=f"a threshold below {threshold:g}"):
+        exported(softplus(1.0))
 
 
 def test_a_result_that_is_an_input_is_a_node_of_its_own() -> None:

@@ -129,9 +129,17 @@ def _leaky_relu(writer: Writer, call: relax.Call) -> str:
     return writer.node("LeakyRelu", writer.operand(call.args[0]), alpha=float(call.attrs.alpha))
 
 
+_LEAST_THRESHOLD = {"float64": 30.0}
+"""The threshold from which on the softplus of a type is nearly its operand; 15 for types that are not here."""
+
+
 def _softplus(writer: Writer, call: relax.Call) -> str:
+    """ONNX's softplus has no threshold above which it returns its operand."""
     if float(call.attrs.beta) != 1:
         raise NotExported("a softplus has another slope than 1")
+    least = _LEAST_THRESHOLD.get(dtype_of(call), 15.0)
+    if float(call.attrs.threshold) < least:
+        raise NotExported(f"a softplus has a threshold below {least:g}, and ONNX's has none")
     return writer.node("Softplus", writer.operand(call.args[0]))
 
 
