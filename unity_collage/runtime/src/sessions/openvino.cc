@@ -121,8 +121,9 @@ class OpenVinoSession final : public Session {
   void Run(const std::vector<DLTensor*>& inputs,
            const std::function<void(const std::vector<Allocated>&)>& take) final {
     const auto bound = Take(&allocating_);  // a request of its own kind: an output that was bound stays bound
-    Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
+    // Before binding, not after: a call may fail while it binds, and is repeated with the same tensors.
     bound->inputs.Forget();
+    Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
     Check(TheApi().infer(bound->request.get()));
     std::vector<Tensor> held;
     std::vector<Allocated> results;
