@@ -22,12 +22,15 @@ from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, S
 from unity_collage.passes.search_partition import stated_problem
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.check import checked, why_another_problem, why_malformed
-from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs, SampleCosts
 from unity_collage.plan.encoding import encode
 from unity_collage.plan.instance import packed, unpacked
 from unity_collage.plan.plan import Plan
+from unity_collage.plan.posed import posed_samples, weighted_sum
 from unity_collage.plan.problem import optimistic, problem_of
+from unity_collage.plan.weighed import problem_at, weighed_costs
 from unity_collage.program.facts import _packed, plans_in
+from unity_collage.search.auto import certified, solve
 from unity_collage.search.certificate import Certificate
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -235,6 +238,7 @@ NONE = Cost(None, reason="refused")
         {0: NONE, 2: NONE},
         dict.fromkeys(range(5), NONE),
         {3: Cost(None, reason="late", origin=UNKNOWN)},
+        {1: Cost(3.0, origin=EXPECTED, bound=0.5), 3: Cost(1.0, origin=EXPECTED)},
     ],
 )
 def test_the_checker_states_the_problem_that_is_searched(costs: dict[int, Cost]) -> None:
@@ -245,3 +249,54 @@ def test_the_checker_states_the_problem_that_is_searched(costs: dict[int, Cost])
     stated = stated_problem(func)
     assert why_another_problem(asked, stated) is None
     assert unpacked(packed(stated)) == stated
+
+
+def _with_a_guess(bound: float) -> tuple[relax.Function, Plan]:
+    """The plan of single kernels, each 1 s, beside a kernel of two nodes that is expected to cost 9 s."""
+    func = _typed({4: Cost(9.0, origin=EXPECTED, bound=bound)})
+    with Target("llvm"):
+        return func, PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
+
+
+def test_a_guessed_cost_of_another_kernel_proves_nothing() -> None:
+    """By its lower bound it might make a cheaper plan, by its expected cost it does not."""
+    func, plan = _with_a_guess(0.001)
+    assert not plan.proved and checked(plan, stated_problem(func)).holds
+    _, sure = _with_a_guess(3.0)
+    assert sure.proved
+
+
+def test_a_plan_that_is_proved_by_a_guessed_cost_is_refused() -> None:
+    func, plan = _with_a_guess(0.001)
+    problem = unpacked(plan.problem)
+    options = tuple(replace(option, least=None) for option in problem.options)
+    trusting = replace(problem, options=options)
+    claim = certified(trusting, solve(trusting))
+    assert claim.proved
+    lie = replace(plan, certificate=claim, proved=True, lower_bound=claim.lower_bound)
+    assert not checked(lie, stated_problem(func)).holds
+    hidden = checked(replace(lie, problem=packed(trusting)), stated_problem(func))
+    assert "the annotations state another problem: candidate 4 differs" in hidden.text
+
+
+def test_the_problems_at_samples_have_the_lower_bounds_of_guesses() -> None:
+    """Of the problem that is searched and of the one that is stated, also where only one sample has a guess."""
+    sample = _typed({})
+    by_key = COSTS.read(sample).by_key
+    guess = Cost(9.0, origin=EXPECTED, bound=0.5)
+    tables = [
+        {**by_key, "4": guess, "1": guess, "2": Cost(None, reason="late", bound=0.25)},
+        {**by_key, "4": guess, "2": guess},
+    ]
+    samples = [SampleCosts({"n": n}, 0.5, table) for n, table in enumerate(tables)]
+    costs = weighed_costs(replace(COSTS.read(sample), transitions={}), samples)
+    graph, candidates = DataflowGraph(sample), CANDIDATES.read(sample)
+    whole = optimistic(graph, candidates, costs, problem_of(graph, candidates, costs))
+    stated = posed_samples(graph, candidates, costs)
+    assert why_another_problem(whole, weighted_sum(stated)) is None
+    for each, there in zip(samples, stated, strict=True):
+        assert why_another_problem(problem_at(graph, costs, whole, each), there.problem) is None
+    assert {option.id: option.least for option in whole.options if option.least is not None} == {
+        1: 0.75,
+        4: 0.5,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from tvm import relax
@@ -16,6 +16,8 @@ from unity_collage.cost.expected import guessed
 from unity_collage.cost.model import Workload
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, EstimateNeededCosts, SearchPartition
 from unity_collage.passes.estimate_needed_costs import _better
+from unity_collage.passes.search_partition import stated_problem
+from unity_collage.plan.check import checked
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -90,6 +92,18 @@ def test_what_no_measured_kernel_computes_gets_a_kernel_with_an_expected_cost(
         "the costs of 1 of its kernels are expected from those of others, and were not measured"
         in plan.remarks
     )
+
+
+def test_a_plan_with_an_expected_cost_is_not_proved() -> None:
+    """The kernel may cost 1 us, its lower bound, and is expected to cost 3 us."""
+    plan, func = searched(Late(multiples={"good": 3.0, "tvm": 5.0}))
+    assert not plan.proved and plan.certificate is not None
+    assert plan.certificate.proved_seconds < plan.seconds
+    assert any("have expected costs and were not measured" in remark for remark in plan.remarks)
+    stated = stated_problem(func)
+    assert checked(plan, stated).holds
+    claim = replace(plan.certificate, proved=True, proved_seconds=plan.seconds)
+    assert "what is proved is" in checked(replace(plan, proved=True, certificate=claim), stated).text
 
 
 def test_the_multiple_is_that_of_the_measured_kernels_of_the_backend() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_problems import cost_of, problems
 
-from unity_collage.plan.costs import UNKNOWN, Cost
+from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost
 from unity_collage.plan.posed import PosedSample, weighted_sum
 from unity_collage.plan.weighed import weighed_cost
 from unity_collage.plan.worth import (
@@ -85,6 +85,8 @@ def test_the_weighed_plan_is_the_cheapest_of_all_plans_over_the_samples(samples:
         ((Cost(2.0), Cost(None, reason="no kernel")), None, None, "at large: no kernel"),
         ((Cost(2.0), Cost(None, origin=UNKNOWN, bound=4.0, reason="late")), None, 3.5, "late"),
         ((Cost(None, bound=1.0, reason="not needed"), Cost(4.0)), None, 3.25, "not needed"),
+        ((Cost(2.0), Cost(4.0, origin=EXPECTED, bound=1.0)), 3.5, 1.25, ""),
+        ((Cost(None, bound=1.0, reason="late"), Cost(4.0, origin=EXPECTED, bound=3.0)), None, 2.5, "late"),
     ],
 )
 def test_costs_of_several_samples(

@@ -82,7 +82,8 @@ def with_expected(
     found = dict(costs.by_key)
     for candidate in inside:
         key = costs.keys[candidate.id]
-        found[key] = Cost(multiple(by_key[key]) * (found[key].bound or 0.0), origin=EXPECTED)
+        bound = found[key].bound or 0.0
+        found[key] = Cost(multiple(by_key[key]) * bound, origin=EXPECTED, bound=bound)
     return replace(costs, by_key=found)
 
 

@@ -89,7 +89,8 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
         through = search.throughs(found.problem, found.solution.seconds)
     costs = measurer.all_costs({key: _not_measured(key, keys, found, through) for key in found.bounds})
     if found.failed:  # then no bound holds
-        costs = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in costs.items()}
+        late = (UNKNOWN, EXPECTED)
+        costs = {key: replace(c, bound=0.0) if c.origin in late else c for key, c in costs.items()}
     return costs_of(func, costs, keys, overheads)
 
 
@@ -124,7 +125,7 @@ class _Measurer:
                 if expected is None:
                     found[key] = replace(cost, bound=self.bounds[key])
                 else:
-                    found[key] = Cost(expected, origin=EXPECTED)
+                    found[key] = Cost(expected, origin=EXPECTED, bound=self.bounds[key])
         self._costs |= found
         return {key: _answer(cost) for key, cost in found.items()}
 

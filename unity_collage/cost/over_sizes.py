@@ -118,7 +118,8 @@ class CostOverSizes(CostModel):
                     table[key] = known
                 elif whole.origin == EXPECTED and whole.seconds is not None:
                     least = self._weighed(key, bounds).bound or 0.0
-                    table[key] = Cost(whole.seconds / least * bounds[part], origin=EXPECTED)
+                    guess = whole.seconds / least * bounds[part]
+                    table[key] = Cost(guess, origin=EXPECTED, bound=0.0 if failed else bounds[part])
                 else:
                     bound = 0.0 if failed else bounds[part]
                     table[key] = Cost(None, reason=whole.reason, origin=whole.origin, bound=bound)

@@ -43,7 +43,7 @@ from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.alternatives import seconds_of
 from ..search.auto import certified, solve
-from ..search.certificate import Certificate, certificate_of
+from ..search.certificate import Certificate, at_least, certificate_of
 from ..search.memory_bounded import MemoryGoal
 from ..search.ties import tied_with, with_ties_broken
 from ..target import devices_of
@@ -166,7 +166,7 @@ class SearchPartition:
         Raises NoPlan.
 
         Candidates that were not measured are not options of the first problem, but plans with them may be cheaper: in
-        the second one they cost their lower bounds.
+        the second one they cost their lower bounds. For the bound of the solution so do those with guessed costs.
         """
         candidates, costs = CANDIDATES.read(func), COSTS.read(func)
         problem = problem_of(graph, candidates, costs, self.redundant)
@@ -175,8 +175,9 @@ class SearchPartition:
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
         whole, bound = optimistic(graph, candidates, costs, problem), solution.lower_bound
-        if len(whole.options) > len(problem.options):
-            bound = self._solved(whole).lower_bound
+        least = at_least(whole)
+        if least.options != problem.options:
+            bound = self._solved(least).lower_bound
         return problem, whole, replace(solution, lower_bound=min(bound, solution.seconds))
 
     def _doubt(

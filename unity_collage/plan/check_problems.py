@@ -29,6 +29,8 @@ def why_malformed(problem: Problem) -> str | None:
             return f"option {option.id} has nodes that do not exist"
         if not isfinite(option.seconds):
             return f"option {option.id} has no cost"
+        if option.least is not None and not isfinite(option.least):
+            return f"option {option.id} has no lower bound"
     devices, backends = (
         {getattr(option, side) for option in problem.options} for side in ("device", "backend")
     )

@@ -50,12 +50,20 @@ class Cost:
     is_doubtful: bool = False
     """Whether other work of the machine disturbed the measurement, so that it should be repeated."""
     bound: float | None = None
-    """A lower bound in seconds of a kernel that was not measured: it cannot be in the plan, or time was used up."""
+    """A lower bound in seconds of a kernel that was not measured: it cannot be in the plan, or time was used up.
+
+    An ``EXPECTED`` cost has one too: proofs count with it, and not with the seconds.
+    """
 
     @property
     def is_open(self) -> bool:
         """Whether there may be a cost, which was not measured: time was used up, or it was not needed."""
         return self.seconds is None and (self.origin == UNKNOWN or self.bound is not None)
+
+    @property
+    def bound_of_guess(self) -> float | None:
+        """The lower bound in seconds where the seconds are a guess; None where they are not."""
+        return self.bound or 0.0 if self.seconds is not None and self.origin == EXPECTED else None
 
     @property
     def interval(self) -> tuple[float, float] | None:

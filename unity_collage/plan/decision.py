@@ -88,6 +88,7 @@ def plan_of(
             *_remarks(solution, len(without_cost), corrected, from_packs, expected),
             *_what_is_left_out(graph, solution),
             *_what_is_proved(certificate, problem, refused),
+            *_what_is_guessed(certificate, costs),
             *costs.skipped,
         ),
         certificate=certificate,
@@ -141,6 +142,16 @@ def _what_is_proved(
     for hidden in hidden_by_limits(declined):
         word = "optimal" if certificate.proved else "searched"
         yield f"{word} among {len(problem.options)} candidates: {hidden}"
+
+
+def _what_is_guessed(certificate: Certificate | None, costs: Costs) -> Iterator[str]:
+    """A remark where guessed costs may be why a plan is not proved."""
+    guessed = sum(cost.bound_of_guess is not None for cost in costs.by_key.values())
+    if guessed and certificate is not None and not certificate.proved:
+        yield (
+            f"{guessed} distinct kernels have expected costs and were not measured: "
+            "what is proved counts them with their lower bounds"
+        )
 
 
 def _left_behind(solution: Solution, names: Sequence[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ def packed(problem: Problem) -> str:
     """``problem`` as text, for :func:`unpacked`."""
     backends = list(dict.fromkeys(option.backend for option in problem.options))
     devices = {option.id: option.device for option in problem.options if option.device}
+    least = {option.id: option.least for option in problem.options if option.least is not None}
     data = {
         "sources": [list(sources) for sources in problem.sources],
         "free": _list(problem.free),
@@ -31,6 +32,7 @@ def packed(problem: Problem) -> str:
             for o in problem.options
         ],
         **({"devices": list(devices.items())} if devices else {}),
+        **({"least": list(least.items())} if least else {}),
         "launch_seconds": problem.launch_seconds,
         "launches": dict(problem.launches),
         "transitions": [[*pair, seconds] for pair, seconds in problem.transitions.items()],
@@ -47,10 +49,11 @@ def unpacked(text: str) -> Problem:
     try:
         data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
         backends, devices = data["backends"], dict(data.get("devices", ()))
+        least = dict(data.get("least", ()))
         return Problem(
             sources=tuple(tuple(sources) for sources in data["sources"]),
             free=index_set(data["free"]),
-            options=tuple(_option(row, backends, devices) for row in data["options"]),
+            options=tuple(_option(row, backends, devices, least) for row in data["options"]),
             launch_seconds=data["launch_seconds"],
             results=index_set(data["results"]),
             transitions={(writer, reader): _transition(each) for writer, reader, each in data["transitions"]},
@@ -67,10 +70,19 @@ def _list(indexes: IndexSet) -> list[int]:
     return list(members(indexes))
 
 
-def _option(row: list[Any], backends: Any, devices: Mapping[int, str]) -> Option:
+def _option(row: list[Any], backends: Any, devices: Mapping[int, str], least: Mapping[int, float]) -> Option:
     identity, inside, seconds, hidden, backend, low, high = row
-    nodes, device = (index_set(inside), index_set(hidden)), devices.get(identity, "")
-    return Option(identity, nodes[0], seconds, nodes[1], backends[backend], low, high, device)
+    return Option(
+        identity,
+        index_set(inside),
+        seconds,
+        index_set(hidden),
+        backends[backend],
+        low,
+        high,
+        devices.get(identity, ""),
+        least.get(identity),
+    )
 
 
 def _transition(each: Any) -> float | tuple[float, ...]:

@@ -7,7 +7,7 @@ graph of the bindings, what TVM compiles without a kernel, and the cost of a tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
@@ -17,7 +17,7 @@ from ..graph.variants import at_sizes
 from ..index_set import index_set
 from ..search import Option, Problem
 from .candidate import Candidate
-from .costs import UNKNOWN, Cost, Costs, at_size
+from .costs import EXPECTED, UNKNOWN, Cost, Costs, at_size
 from .problem import possible_without_kernels
 
 DRIFT = 0.025
@@ -41,6 +41,7 @@ def posed(
 ) -> Problem:
     """The problem of all candidates that may have a cost: one that was not measured costs its lower bound.
 
+    One with an expected cost has that cost and the lower bound, with which proofs count.
     Where costs are known at several samples, it is the weighted sum of the problems there.
     """
     if costs.samples:
@@ -75,13 +76,24 @@ def weighted_sum(samples: Sequence[PosedSample]) -> Problem:
         has_interval = any(option.low is not None for option in each)
         low, high = (summed(option.interval[end] for option in each) for end in (0, 1))
         ends = (low, high) if has_interval else (None, None)
-        options.append(replace(each[0], seconds=summed(o.seconds for o in each), low=ends[0], high=ends[1]))
+        seconds, least = summed(option.seconds for option in each), _least_of(each, summed)
+        options.append(replace(each[0], seconds=seconds, low=ends[0], high=ends[1], least=least))
     transitions: dict[tuple[str, str], float | tuple[float, ...]] = {}
     for pair in first.transitions:
         rows = [_by_node(sample.problem, pair) for sample in samples]
         transitions[pair] = tuple(map(summed, zip(*rows, strict=True)))
     drift = max(sample.problem.drift for sample in samples)
     return replace(first, options=tuple(options), transitions=transitions, drift=drift)
+
+
+def _least_of(each: Sequence[Option], summed: Callable[[Iterable[float]], float]) -> float | None:
+    """The sum of the lower bounds of an option where its costs are guesses, and of its costs elsewhere.
+
+    None if no cost is a guess.
+    """
+    if all(option.least is None for option in each):
+        return None
+    return summed(option.seconds if option.least is None else option.least for option in each)
 
 
 def _by_node(problem: Problem, pair: tuple[str, str]) -> tuple[float, ...]:
@@ -149,12 +161,17 @@ def _pair(text: str) -> tuple[str, str]:
     return one, other
 
 
-def _option(candidate: Candidate, cost: Cost, is_measured: bool) -> Option:
-    """The candidate at its cost; one that was not measured everywhere has no interval."""
+def _option(candidate: Candidate, cost: Cost, has_cost: bool) -> Option:
+    """The candidate at its cost; one that has no cost somewhere has no interval, and lower bounds for guesses."""
     inside, hidden = index_set(candidate.indexes), index_set(candidate.hidden)
-    seconds = cost.bound or 0.0 if cost.seconds is None else cost.seconds
-    low, high = (cost.interval if is_measured else None) or (None, None)
-    return Option(candidate.id, inside, seconds, hidden, candidate.backend, low, high, candidate.device)
+    is_guess = cost.seconds is not None and cost.origin == EXPECTED
+    bound = cost.bound or 0.0
+    seconds = bound if cost.seconds is None or (is_guess and not has_cost) else cost.seconds
+    low, high = (cost.interval if has_cost else None) or (None, None)
+    least = bound if is_guess and has_cost else None
+    return Option(
+        candidate.id, inside, seconds, hidden, candidate.backend, low, high, candidate.device, least
+    )
 
 
 def _leavable(

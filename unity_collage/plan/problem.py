@@ -84,17 +84,18 @@ def optimistic(
 ) -> Problem:
     """``problem`` with the candidates that were not measured, at their lower bounds (0 where there is none).
 
-    Whatever their costs are, no plan of all candidates is cheaper than the cheapest plan of this problem.
+    Whatever their costs are, no plan of all candidates is cheaper than the cheapest plan of this problem, with guessed
+    costs at their lower bounds (:func:`.search.certificate.at_least`).
     """
     options = list(problem.options)
     for candidate in candidates:
         cost = costs.of(candidate.id)
         if cost.is_open:
             sub = candidate.sub_graph(graph)
-            least = cost.bound or 0.0
+            bound = cost.bound or 0.0
             options.append(
                 Option(
-                    candidate.id, sub.inside, least, sub.hidden, candidate.backend, device=candidate.device
+                    candidate.id, sub.inside, bound, sub.hidden, candidate.backend, device=candidate.device
                 )
             )
     return replace(problem, options=tuple(options))
@@ -156,7 +157,15 @@ def _computable(ways: Sequence[Sequence[IndexSet]]) -> IndexSet:
 def _option(candidate: Candidate, sub: SubGraph, cost: Cost, seconds: float) -> Option:
     low, high = cost.interval or (None, None)
     return Option(
-        candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, low, high, candidate.device
+        candidate.id,
+        sub.inside,
+        seconds,
+        sub.hidden,
+        candidate.backend,
+        low,
+        high,
+        candidate.device,
+        cost.bound_of_guess,
     )
 
 

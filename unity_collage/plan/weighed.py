@@ -25,7 +25,7 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
     """The weighted sum of the costs of a kernel at several samples, with these ``names``.
 
     A kernel that is refused at one of them has no cost. A kernel with unknown costs has a lower bound, if it has one
-    at each sample without a cost.
+    at each sample without a cost. So has one with expected costs.
     """
     runs = min((cost.runs for cost in costs if cost.runs), default=0)
     for cost, name in zip(costs, names, strict=True):
@@ -47,12 +47,16 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
         runs,
         next((origin for origin in (EXPECTED, PACKED) if origin in origins), costs[0].origin),
         is_doubtful=doubtful,
+        bound=_sum([least_seconds(each) for each in costs], weights) if EXPECTED in origins else None,
     )
 
 
 def least_seconds(cost: Cost) -> float:
-    """The seconds of a cost, or the lower bound of one that is not known."""
-    return cost.bound or 0.0 if cost.seconds is None else cost.seconds
+    """The seconds of a cost, or the lower bound of one that is not known, or only expected."""
+    if cost.seconds is None:
+        return cost.bound or 0.0
+    guessed = cost.bound_of_guess
+    return cost.seconds if guessed is None else guessed
 
 
 def weighed_costs(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
@@ -93,9 +97,12 @@ def problem_at(graph: DataflowGraph, costs: Costs, whole: Problem, sample: Sampl
     """The problem ``whole``, which is weighed, with the costs of one sample: the same options, free nodes and order."""
     options: list[Option] = []
     for option in whole.options:
-        cost = sample.by_key[costs.keys[option.id]]
+        key = costs.keys[option.id]
+        cost, is_known = sample.by_key[key], costs.by_key[key].seconds is not None
         low, high = (cost.interval if option.low is not None else None) or (None, None)
-        options.append(replace(option, seconds=least_seconds(cost), low=low, high=high))
+        seconds = cost.seconds if is_known and cost.seconds is not None else least_seconds(cost)
+        least = cost.bound_of_guess if is_known else None
+        options.append(replace(option, seconds=seconds, low=low, high=high, least=least))
     points = {**costs.transitions, **costs.copies}
     transitions = {pair: seconds_at(graph.func, sample, points[">".join(pair)]) for pair in whole.transitions}
     return replace(whole, options=tuple(options), transitions=transitions)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from .alternatives import evolutionary_cover
 from .bounds import lp_potentials, lp_proof, repaired
 from .branching import branched
-from .certificate import Certificate, certificate_of
+from .certificate import Certificate, at_least, certificate_of
 from .enumeration import Enumeration, why_not_enumerated
 from .exact import cheapest_cover
 from .greedy import greedy_cover
@@ -54,9 +54,11 @@ def solve(
 def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Certificate:
     """The certificate of ``solution``, with the proof of the highest bound that is found in about ``seconds``.
 
-    If one linear program does not prove enough, an enumeration may, and else a proof by cases.
+    If one linear program does not prove enough, an enumeration may, and else a proof by cases. Guessed costs count with
+    their lower bounds.
     """
     deadline = time.monotonic() + seconds
+    problem = at_least(problem)
     known = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
     if known.proved or seconds <= 0.0:
         return known

@@ -2,7 +2,7 @@
 
 The check follows the definition in ``problem`` and shares no code with the searches: it reads only the fields of the
 problem. To trust a plan it is enough to read this file, :mod:`.validity`, :mod:`.proof`,
-:mod:`.enumeration` and :mod:`.branches`.
+:mod:`.enumeration` and :mod:`.branches`. Proofs are about the problem :func:`at_least`, in which no cost is a guess.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import fsum
 from ..index_set import members
 from .branches import ProofBranch, branches_seconds, why_no_branches
 from .enumeration import Enumeration, why_not_enumerated
-from .problem import Problem, Solution
+from .problem import Option, Problem, Solution
 from .proof import BoundProof, why_no_proof, why_wrong_transitions
 from .validity import ROUNDING, launch, why_not_valid, why_wrong_cost
 
@@ -52,6 +52,19 @@ class Certificate:
         return max(0.0, 1.0 - self.proved_seconds / self.seconds)
 
 
+def at_least(problem: Problem) -> Problem:
+    """``problem`` with guessed costs at their lower bounds: whatever they are, no plan costs less than it does here."""
+    if all(option.least is None for option in problem.options):
+        return problem
+    return replace(problem, options=tuple(map(_at_least, problem.options)))
+
+
+def _at_least(option: Option) -> Option:
+    if option.least is None:
+        return option
+    return replace(option, seconds=min(option.seconds, option.least), low=None, high=None, least=None)
+
+
 def certificate_of(
     problem: Problem,
     solution: Solution,
@@ -72,7 +85,7 @@ def certificate_of(
         enumeration=enumeration,
         branches=branches,
     )
-    proved = _proved_seconds(problem, claim)
+    proved = _proved_seconds(at_least(problem), claim)
     reaches = _reaches(proved, solution.seconds - solution.tie_seconds)
     return replace(claim, proved_seconds=proved, proved=reaches)
 
@@ -87,7 +100,7 @@ def why_not(problem: Problem, certificate: Certificate) -> str | None:
     return (
         why_not_valid(problem, chosen, certificate.left_behind)
         or why_wrong_cost(problem, chosen, certificate.left_behind, certificate.seconds)
-        or _why_wrong_bound(problem, certificate)
+        or _why_wrong_bound(at_least(problem), certificate)
     )
 
 

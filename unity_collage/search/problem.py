@@ -49,6 +49,8 @@ class Option:
     """The upper end."""
     device: str = ""
     """The device of the kernel and of the values that it reads and writes; empty: there is one device."""
+    least: float | None = None
+    """A lower bound of the cost if ``seconds`` are a guess: proofs count with it. None: ``seconds`` are not a guess."""
 
     @property
     def sides(self) -> tuple[str, ...]:
