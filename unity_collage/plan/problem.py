@@ -84,8 +84,8 @@ def optimistic(
 ) -> Problem:
     """``problem`` with the candidates that were not measured, at their lower bounds (0 where there is none).
 
-    Whatever their costs are, no plan of all candidates is cheaper than the cheapest plan of this problem, with guessed
-    costs at their lower bounds (:func:`.search.certificate.at_least`).
+    Whatever their costs are, no plan of all candidates is cheaper than the cheapest plan of this problem. If some costs
+    are guesses, that holds for the problem :func:`.search.certificate.at_least`.
     """
     options = list(problem.options)
     for candidate in candidates:

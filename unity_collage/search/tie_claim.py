@@ -53,7 +53,7 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
 
 
 def _why_more_than(doubt: float, seconds: float, cheapest: float) -> str | None:
-    """Why a plan costs more than the cheapest one by more than ``doubt``, all in seconds, or None."""
+    """Why the swaps add more than ``doubt`` seconds to the cost of the cheapest plan, or None."""
     more = seconds - cheapest
     if more <= doubt + ROUNDING * abs(seconds):
         return None
