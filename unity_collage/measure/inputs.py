@@ -18,7 +18,8 @@ from ..graph.calls import calls, op_name, operators
 from ..graph.dataflow import used_vars
 from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
-from .prim_inputs import index_bounds, operators_inside
+from .index_bounds import index_bounds
+from .prim_inputs import operators_inside
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
@@ -29,13 +30,6 @@ _DIVIDING_OPS = frozenset(
 _RECURRENT_OPS = frozenset({"relax.collage.lstm", "relax.collage.gru", "relax.collage.rnn"})
 _UNSTABLE_ORDER_OPS = frozenset({"relax.argsort", "relax.sort", "relax.topk"})
 """Operators that return equal elements in any order."""
-_INDEX_ARGS = {
-    "relax.take": (1, 0),
-    "relax.gather_elements": (1, 0),
-    "relax.gather_nd": (1, 0),
-}
-"""Operator -> (position of the index argument, position of the indexed one)."""
-
 _LINEAR_OPS = frozenset({"relax.matmul", "relax.sum", "relax.mean", "relax.variance"})
 _LARGE, _LARGE_EXPONENT, _LARGE_SUM = 1e3, 50.0, 4.0
 """Large values: in general; for exponentials, which overflow at 88; and for sums that are clipped afterwards, where
@@ -196,7 +190,7 @@ def _domain(func: relax.Function) -> _Domain:
     params = func.params if names & _POSITIVE_OPS else _variances(func)
     recurrent = (call.args[1] for call in calls(func) if op_name(call) in _RECURRENT_OPS)
     return _Domain(
-        _index_bounds(func),
+        index_bounds(func),
         frozenset(params),
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
         _terms(func),
@@ -278,23 +272,6 @@ def _large(names: frozenset[str]) -> float:
     if "relax.nn.attention" in names or (sums and names & _CUTTING_OPS):
         return _LARGE_SUM
     return _LARGE_EXPONENT if names & _EXPONENTIAL_OPS else _LARGE
-
-
-def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
-    bounds: dict[relax.Var, int] = {}
-    for call in calls(func):
-        if op_name(call) not in _INDEX_ARGS:
-            continue
-        position, data = _INDEX_ARGS[op_name(call)]
-        axis = getattr(call.attrs, "axis", None)
-        extents = extents_of(call.args[data])
-        bound = min(extents) if axis is None else extents[int(axis)]
-        index = call.args[position]
-        if isinstance(index, relax.Var):
-            bounds[index] = min(bound, bounds.get(index, bound))
-    for operand, bound in index_bounds(func):
-        bounds[operand] = min(bound, bounds.get(operand, bound))
-    return bounds
 
 
 def _variances(func: relax.Function) -> set[relax.Var]:
