@@ -31,9 +31,76 @@ def typed(body: Body, *types: tuple[tuple[int, ...], str]) -> relax.Function:
     return builder.get()["main"].with_attr(LIFTED, 0)
 
 
+def signs(func: relax.Function) -> list[bool]:
+    """For each parameter whether it is positive in all inputs."""
+    pairs = zip(random_inputs(func), edge_inputs(func), strict=True)
+    return [bool((one > 0).all() and (other > 0).all()) for one, other in pairs]
+
+
 def bound(value: relax.Expr) -> Any:
     builder: Any = relax.BlockBuilder.current()
     return builder.emit(value)
+
+
+def squared(x: relax.Expr) -> relax.Expr:
+    x = bound(x)
+    return op.multiply(x, x)
+
+
+def whitened(x: relax.Expr) -> relax.Expr:
+    """A norm of rows that is written in parts."""
+    apart = bound(op.subtract(x, op.mean(x, -1, True)))
+    return op.divide(apart, op.sqrt(op.add(op.mean(squared(apart), -1, True), NUMBER)))
+
+
+@pytest.mark.parametrize(
+    ("body", "positive"),
+    [
+        (lambda x, y: op.add(op.sqrt(x), op.nn.relu(y)), [True, False]),
+        (lambda x, y: op.sqrt(op.add(op.multiply(x, x), op.exp(y))), [False, False]),
+        (lambda x, y: op.add(whitened(x), y), [False, False]),
+        (lambda x, y: op.rsqrt(op.add(op.abs(op.subtract(x, y)), NUMBER)), [False, False]),
+        (lambda x, y: op.log(op.multiply(x, y)), [True, True]),
+        (lambda x, y: op.add(op.log(op.abs(x)), y), [True, False]),
+        (lambda x, y: op.log(op.maximum(op.add(x, y), NUMBER)), [False, False]),
+        (lambda x, y: op.add(op.sqrt(op.clip(x, 0, 6)), op.log(op.clip(y, 0, 6))), [False, True]),
+        (lambda x, y: op.power(x, y), [True, False]),
+        (lambda x, y: op.add(op.power(x, relax.const(3.0)), op.power(y, NUMBER)), [False, True]),
+        (lambda x, y: op.sqrt(op.add(op.power(x, relax.const(2.0)), y)), [False, True]),
+        (lambda x, y: op.sqrt(op.power(op.add(x, y), relax.const(3.0))), [True, True]),
+        (lambda x, y: op.add(op.power(x, relax.const(-2.0)), op.sigmoid(y)), [True, False]),
+    ],
+)
+def test_only_what_a_root_or_a_logarithm_reads_is_positive(body: Body, positive: list[bool]) -> None:
+    assert signs(typed(body, FLOAT, FLOAT)) == positive
+
+
+def test_a_variance_is_positive() -> None:
+    def body(x: relax.Expr, *four: relax.Expr) -> relax.Expr:
+        return bound(op.nn.batch_norm(x, *four, axis=1))[0]
+
+    types = [((2, 16, 4), "float32"), *[((16,), "float32")] * 4]
+    assert signs(typed(body, *types)) == [False, False, False, False, True]
+
+
+def test_positive_weights_of_deep_functions_keep_the_size_of_values() -> None:
+    def body(x: relax.Expr, *weights: relax.Expr) -> relax.Expr:
+        for each in weights:
+            x = op.sqrt(op.matmul(x, each))
+        return x
+
+    func = typed(body, ((4, 256), "float32"), *[((256, 256), "float32")] * 6)
+    (result,) = reference.run(func.without_attr(LIFTED), random_inputs(func))
+    assert result.min() > 0.1 and result.max() < 10
+
+
+def test_where_most_outputs_would_be_infinite_activations_are_smaller() -> None:
+    func = typed(lambda x, y: op.exp(op.matmul(x, y)), *[((64, 64), "float32")] * 2)
+    for trial in trials(func.with_attr(LIFTED, 1)):
+        assert trial.expected is not None
+        assert np.isfinite(trial.expected[0]).mean() >= 0.5
+    usual = trials(typed(op.exp, FLOAT))
+    assert np.array_equal(usual[0].inputs[0], random_inputs(typed(op.exp, FLOAT))[0])
 
 
 TABLE, IDS = ((5, 3), "float32"), ((64,), "int32")

@@ -20,10 +20,8 @@ from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
 from .index_bounds import index_bounds
 from .prim_inputs import operators_inside
+from .signs import POSITIVE_OPS, positive_params
 
-_POSITIVE_OPS = frozenset(
-    {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
-)
 _DIVIDING_OPS = frozenset(
     f"relax.{name}" for name in ("divide", "floor_divide", "mod", "floor_mod", "remainder", "rsqrt")
 )
@@ -132,10 +130,14 @@ def _random(
     values = _normal(rng, shape)
     if param in domain.recurrent:  # with larger weights a rounding error grows without bound over the steps
         return values / np.float32(np.sqrt(shape[0]))
-    if param in domain.terms:
-        values *= np.float32(np.sqrt(2 / domain.terms[param]))
+    is_positive = param in domain.positive
+    if is_positive:
+        values = np.abs(values) + np.float32(0.1)
+    if param in domain.terms:  # the terms of a sum have other signs, or all the same
+        terms = domain.terms[param]
+        values *= np.float32(1 / terms if is_positive else np.sqrt(2 / terms))
     values *= np.float32(domain.factors.get(param, 1.0))
-    return np.abs(values) + np.float32(0.1) if param in domain.positive else values
+    return values
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -186,12 +188,12 @@ def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
 
 
 def _domain(func: relax.Function) -> _Domain:
-    names = operators(func) | operators_inside(func)
-    params = func.params if names & _POSITIVE_OPS else _variances(func)
+    inside = operators_inside(func)
+    names = operators(func) | inside
     recurrent = (call.args[1] for call in calls(func) if op_name(call) in _RECURRENT_OPS)
     return _Domain(
         index_bounds(func),
-        frozenset(params),
+        frozenset(func.params) if inside & POSITIVE_OPS else positive_params(func),
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
         _terms(func),
         _factors(func),
@@ -272,9 +274,3 @@ def _large(names: frozenset[str]) -> float:
     if "relax.nn.attention" in names or (sums and names & _CUTTING_OPS):
         return _LARGE_SUM
     return _LARGE_EXPONENT if names & _EXPONENTIAL_OPS else _LARGE
-
-
-def _variances(func: relax.Function) -> set[relax.Var]:
-    """Parameters that a batch norm takes as variance."""
-    variances = [call.args[4] for call in calls(func) if op_name(call) == "relax.nn.batch_norm"]
-    return {variance for variance in variances if isinstance(variance, relax.Var)}

@@ -49,10 +49,48 @@ class Trial:
 
 
 def trials(func: relax.Function) -> list[Trial]:
-    """Random inputs and edge values, each with the outputs that numpy computes."""
+    """Random inputs and edge values, each with the outputs that numpy computes.
+
+    Activations are smaller than usual where most outputs would be infinite or NaN, which show little.
+    """
     random = random_inputs(func)
     edges = edge_inputs(func, constants=random[len(random) - int(func.attrs[LIFTED]) :])
-    return [trial_of(func, arrays) for arrays in (random, edges)]
+    return [_telling_trial(func, arrays) for arrays in (random, edges)]
+
+
+_SMALLER = (1.0, 1 / 16, 1 / 256)
+"""By what activations are multiplied until at least half of the outputs are finite."""
+
+
+def _telling_trial(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
+    """The first trial of which at least half of the outputs are finite, or else the one with these inputs."""
+    made = (trial_of(func, _scaled(func, arrays, factor)) for factor in _SMALLER)
+    first = next(made)
+    if _is_telling(first):
+        return first
+    return next(filter(_is_telling, made), first)
+
+
+def _scaled(func: relax.Function, arrays: list[np.ndarray], factor: float) -> list[np.ndarray]:
+    """The arrays with the activations that are floats multiplied by ``factor``."""
+    if factor == 1.0:
+        return arrays
+    activations = len(arrays) - int(func.attrs[LIFTED])
+    return [
+        (array * factor).astype(array.dtype) if number < activations and _is_float(array) else array
+        for number, array in enumerate(arrays)
+    ]
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "iub"
+
+
+def _is_telling(trial: Trial) -> bool:
+    if trial.expected is None:
+        return True
+    finite = sum(int(np.isfinite(each).sum()) for each in trial.expected)
+    return 2 * finite >= sum(each.size for each in trial.expected)
 
 
 def trial_of(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
