@@ -145,3 +145,42 @@ def test_indexes_of_scatters_lie_inside(body: Body, ids: tuple[tuple[int, ...], 
     func = typed(body, ((20, 3), "float32"), ids, ROWS)
     for inputs in (random_inputs(func), edge_inputs(func)):
         reference.run(func.without_attr(LIFTED), inputs)
+
+
+def edges(body: Body, *types: tuple[tuple[int, ...], str]) -> list[set[int]]:
+    """The different numbers of each parameter."""
+    return [set(np.unique(array).tolist()) for array in edge_inputs(typed(body, *types))]
+
+
+INEXACT = 2**24 + 1
+
+
+def test_bytes_are_the_ends_of_their_range() -> None:
+    product = edges(lambda x, y: op.matmul(x, y, out_dtype="int32"), ((64, 64), "uint8"), ((64, 64), "int8"))
+    assert product == [{0, 1, 100, 255}, {-128, -127, -100, -1, 0, 1, 100, 127}]
+    quotient = edges(op.divide, ((64, 64), "int8"), ((64, 64), "int8"))
+    assert min(quotient[0]) == -127 and 0 not in quotient[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype"),
+    [
+        (lambda x, y: op.power(x, op.abs(y)), "int8"),
+        (
+            lambda x, y: op.astype(op.multiply(op.astype(x, "float32"), op.astype(y, "float32")), "int8"),
+            "int8",
+        ),
+        (lambda x, y: op.multiply(x, y), "int32"),
+        (lambda x, y: op.matmul(x, y), "int32"),
+        (lambda x, y: op.astype(op.add(x, y), "float16"), "int32"),
+    ],
+)
+def test_large_integers_are_left_out_where_they_may_overflow(body: Body, dtype: str) -> None:
+    assert edges(body, *[((64, 64), dtype)] * 2) == [{-100, -1, 0, 1, 100}] * 2
+
+
+@pytest.mark.parametrize("body", [op.add, op.less, op.minimum, lambda x, y: op.floor_divide(x, y)])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_integers_are_too_large_for_float32_where_they_cannot_overflow(body: Body, dtype: str) -> None:
+    for numbers in edges(body, *[((64, 64), dtype)] * 2):
+        assert {-INEXACT, INEXACT} <= numbers

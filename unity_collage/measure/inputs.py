@@ -19,6 +19,7 @@ from ..graph.dataflow import used_vars
 from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
 from .index_bounds import index_bounds
+from .large_integers import INEXACT, large_integers
 from .prim_inputs import operators_inside
 from .signs import POSITIVE_OPS, positive_params
 
@@ -64,6 +65,8 @@ class _Domain:
     """For weights of deep functions: how many terms the sums have in which they are factors."""
     factors: dict[relax.Var, float]
     """For factors of sums of integers that are quantised later: by what they are multiplied."""
+    large_integers: frozenset[int]
+    """The sizes in bytes of the integer types with large numbers."""
     divides: bool
     large: float
 
@@ -91,8 +94,9 @@ def edge_inputs(
 ) -> list[np.ndarray]:
     """Inputs of zeros, denormals, large, small and negative values in the domain of the operators.
 
-    Indexes are the first and the last. Lifted constants are not inputs: they are those of :func:`random_inputs`, which
-    the caller may pass as ``constants``. Where equal elements make a result ambiguous, the inputs are random.
+    Bytes are also the ends of their range, and larger integers ``INEXACT``, where no right kernel overflows. Indexes
+    are the first and the last. Lifted constants are not inputs: they are those of :func:`random_inputs`, which the
+    caller may pass as ``constants``. Where equal elements make a result ambiguous, the inputs are random.
     """
     lifted = int(func.attrs[LIFTED]) if func.attrs and LIFTED in func.attrs else 0
     first = len(func.params) - lifted
@@ -159,7 +163,7 @@ def _edges(
     if dtype == np.bool_:
         return rng.random(shape) < 0.1
     if np.issubdtype(dtype, np.integer):
-        return _picked(rng, shape, _integer_edges(dtype, domain.bounds.get(param), domain.divides))
+        return _picked(rng, shape, _integer_edges(dtype, domain.bounds.get(param), domain))
     values = _float_edges(dtype, domain.large, domain.divides)
     if param in domain.positive:
         return _picked(rng, shape, (values + 1e-3).astype(dtype))
@@ -171,11 +175,18 @@ def _picked(rng: np.random.Generator, shape: tuple[int, ...], values: np.ndarray
     return values[rng.integers(0, len(values), shape, dtype=np.uint8)]
 
 
-def _integer_edges(dtype: np.dtype, bound: int | None, divides: bool) -> np.ndarray:
+def _integer_edges(dtype: np.dtype, bound: int | None, domain: _Domain) -> np.ndarray:
     if bound is not None:
         return np.array([0, bound - 1])
-    values = [1, 2, 100] if divides else [0, 1, 100]
-    return np.array(values + [-value for value in values] if dtype.kind == "i" else values)
+    values = [1, 2, 100] if domain.divides else [0, 1, 100]
+    is_large, is_signed = dtype.itemsize in domain.large_integers, dtype.kind == "i"
+    if is_large:
+        values.append(min(int(np.iinfo(dtype).max), INEXACT))
+    if is_signed:
+        values += [-value for value in values]
+    if is_large and is_signed and dtype.itemsize == 1 and not domain.divides:  # -128 / -1 is not a byte
+        values.append(-128)
+    return np.array(values)
 
 
 def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
@@ -197,6 +208,7 @@ def _domain(func: relax.Function) -> _Domain:
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
         _terms(func),
         _factors(func),
+        large_integers(func),
         bool(names & _DIVIDING_OPS),
         _large(names),
     )
