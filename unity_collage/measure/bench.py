@@ -29,7 +29,10 @@ class Bench(Protocol):
     """Runs kernels for a worker. Raises Spoilt when a kernel has left it in a state in which no other can be timed."""
 
     tries_nan: bool
-    """Whether kernels also have to show that they keep NaN. On the CPU the rules know which primitives do not."""
+    """Whether all kernels also have to show that they keep NaN, not only those that ask for it.
+
+    On the CPU the rules know which primitives do not.
+    """
     compiles_ahead: bool
     """Whether kernels of TVM are compiled in threads before any is timed."""
 

@@ -17,7 +17,7 @@ from .ahead import compiling_ahead
 from .bench import Bench
 from .built_kernel import BuiltKernel, built_kernel, is_compiled_by_tvm, with_twin
 from .computations import Computation
-from .judge import Trial, nan_trial, outputs_or_refusal, outvoted, trials, why_nan_is_lost
+from .judge import Trial, asks_for_nan, nan_trial, outputs_or_refusal, outvoted, trials, why_not_with_nan
 from .kernels import LoweredKernel, tvm_kernel
 from .refusal import Refusal, Refused
 
@@ -78,7 +78,8 @@ class Checker:
         if one.digest != self._last.digest:
             self._say({"stage": "computing the reference", "key": None})
             one.trials = trials(one.func)
-            one.nan = nan_trial(one.func) if self._bench.tries_nan else None
+            tries_nan = self._bench.tries_nan or asks_for_nan(one.func)
+            one.nan = nan_trial(one.func) if tries_nan else None
             self._last = one
         else:
             one.trials, one.nan = self._last.trials, self._last.nan
@@ -126,10 +127,9 @@ class Checker:
 
     def _check_nan(self, func: relax.Function, made: BuiltKernel, nan: Trial) -> None:
         """Raises Refused if a kernel turns NaN into numbers."""
-        assert nan.expected is not None
         count = len(func.params) - int(func.attrs[LIFTED])
         got = self._bench.outputs_of(made.kernel, nan.inputs[:count], made.constants, func, True)
-        refusal = why_nan_is_lost(got, nan.expected)
+        refusal = why_not_with_nan(func, nan, got)
         if refusal is not None:
             raise Refused(refusal)
 

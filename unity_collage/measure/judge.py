@@ -33,6 +33,8 @@ _WITHOUT_NAN = frozenset(
         *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")),
     }
 )
+_ASKING_FOR_INFINITY = frozenset({"relax.isinf", "relax.isfinite"})
+_ASKING = _ASKING_FOR_INFINITY | {"relax.isnan"}
 _FEW = 7
 """About how many NaN are among the inputs of a trial."""
 
@@ -159,8 +161,15 @@ Run = Callable[
 """Runs a kernel on inputs and constants, as :func:`.guard.outputs_of` does."""
 
 
+def asks_for_nan(func: relax.Function) -> bool:
+    """Whether ``func`` asks which numbers are NaN or infinite."""
+    return bool(operators(func) & _ASKING)
+
+
 def nan_trial(func: relax.Function) -> Trial | None:
     """Random inputs with a few NaN, and what numpy computes; None for products, for integers, and where numpy cannot.
+
+    A function that asks for NaN has some in all inputs, and one that asks for infinity also has infinite ones.
 
     Behind products and convolutions libraries take ReLU and clip, which turn NaN into the lower bound: a kernel of its
     own would cost too much. PrimFuncs have no trial either: the result of a maximum in TIR is undefined for NaN.
@@ -170,16 +179,36 @@ def nan_trial(func: relax.Function) -> Trial | None:
     floats = [i for i, array in enumerate(arrays[:count]) if np.issubdtype(array.dtype, np.floating)]
     if not floats or any(name.partition(".")[2] in _WITHOUT_NAN for name in operators(func)):
         return None
-    poisoned = arrays[floats[0]].copy()
-    poisoned.reshape(-1)[:: max(1, poisoned.size // _FEW)] = np.nan
-    arrays[floats[0]] = poisoned
+    asks_for_infinity = bool(operators(func) & _ASKING_FOR_INFINITY)
+    for number in floats if asks_for_nan(func) else floats[:1]:
+        arrays[number] = _poisoned(arrays[number], asks_for_infinity)
     expected = _expected(func, arrays)
     return None if expected is None else Trial(arrays, expected)
 
 
+def _poisoned(array: np.ndarray, with_infinity: bool) -> np.ndarray:
+    poisoned = array.copy()
+    places = poisoned.reshape(-1)[:: max(1, poisoned.size // _FEW)]
+    places[...] = np.resize([np.nan, np.inf, -np.inf] if with_infinity else [np.nan], places.size)
+    return poisoned
+
+
+def why_not_with_nan(func: relax.Function, trial: Trial, got: Outputs) -> Refusal | None:
+    """Why outputs for a trial with NaN are wrong, or None.
+
+    A function that asks for NaN has to compute what numpy does. Others may have NaN in more places.
+    """
+    assert trial.expected is not None
+    if asks_for_nan(func):
+        return why_not_expected(func, trial, got)
+    return why_nan_is_lost(got, trial.expected)
+
+
 def why_nan_is_lost(got: Outputs, expected: Outputs) -> Refusal | None:
-    """Why outputs have numbers where they should have NaN, or None."""
+    """Why outputs have numbers where they should have NaN, or other truth values, or None."""
     for number, (value, right) in enumerate(zip(got, expected, strict=True)):
+        if right.dtype == np.bool_ and not np.array_equal(value, right):
+            return Refusal(f"output {number} has another truth value for NaN", FailureKind.WRONG_NUMBERS)
         if np.any(np.isnan(right.astype(np.float64)) & ~np.isnan(value.astype(np.float64))):
             return Refusal(
                 f"output {number} is a number where the reference is NaN", FailureKind.WRONG_NUMBERS
