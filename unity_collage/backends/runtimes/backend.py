@@ -5,8 +5,8 @@ Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the
 Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
           Runtime also maxima over windows, and bfloat16 and integers of 16 bits, for which it has few kernels. For
           OpenVINO also float64, which it computes in float32; arithmetic of 64-bit integers, which it computes in 32
-          bits; integers of 8 and 16 bits, whose sums it saturates; casts to bfloat16, which it truncates; and tests for
-          NaN.
+          bits; most operators of int32, which it computes in float32; integers of 8 and 16 bits, whose sums it
+          saturates; casts to bfloat16, which it truncates; and tests for NaN.
 Needs     ``onnxruntime`` or ``openvino``. They are used only if they are named: ``backends=["onednn", "openvino"]``.
 """
 
@@ -44,6 +44,16 @@ _ASK_FOR_NAN = frozenset({"relax.isnan", "relax.isinf", "relax.isfinite"})
 _FEW_KERNELS = frozenset({"bfloat16", "int16", "uint16"})
 _WIDE = frozenset({"int64", "uint64", "uint32"})
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_EXACT_IN_32_BITS = frozenset(
+    f"relax.{name}"
+    for name in (
+        "abs", "add", "astype", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "concat",
+        "dequantize", "expand_dims", "flatten", "gather_elements", "gather_nd", "maximum", "minimum", "multiply",
+        "negative", "nn.pad", "permute_dims", "reshape", "split", "squeeze", "stack", "strided_slice", "subtract",
+        "take", "tile", "where",
+    )
+)  # fmt: skip
+"""Operators that OpenVINO computes for int32 without going through float32, which has 24 bits."""
 _WINOGRAD_CHANNELS = 16
 """From how many channels on a convolution of 3x3 is worth Winograd's algorithm."""
 
@@ -102,6 +112,8 @@ def why_not_openvino(call: relax.Call) -> str | None:
     for dtype in (str(ty.dtype) for ty in wide):
         if dtype in _WIDE:
             return f"OpenVINO computes {dtype} in 32 bits"
+    if name not in _EXACT_IN_32_BITS and any(str(ty.dtype) == "int32" for ty in _types(*call.args)):
+        return f"OpenVINO computes {name.removeprefix('relax.')} of int32 in float32"
     for dtype, shape in _tensors(call):
         if dtype == "float64":
             return "OpenVINO computes float64 in float32"
