@@ -162,6 +162,12 @@ def test_bytes_are_the_ends_of_their_range() -> None:
     assert min(quotient[0]) == -127 and 0 not in quotient[1]
 
 
+def test_no_integer_is_divided_by_zero() -> None:
+    func = typed(op.floor_divide, *[((64, 64), "int8")] * 2)
+    for inputs in (random_inputs(func), edge_inputs(func)):
+        assert (inputs[1] != 0).all()
+
+
 @pytest.mark.parametrize(
     ("body", "dtype"),
     [

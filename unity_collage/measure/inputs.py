@@ -130,7 +130,9 @@ def _random(
     if dtype == np.bool_:
         return rng.random(shape) < 0.5
     if np.issubdtype(dtype, np.integer):
-        return rng.integers(0, domain.bounds.get(param, 10), shape)
+        if param in domain.bounds:
+            return rng.integers(0, domain.bounds[param], shape)
+        return rng.integers(1 if domain.divides else 0, 10, shape)  # a division by zero ends the process
     values = _normal(rng, shape)
     if param in domain.recurrent:  # with larger weights a rounding error grows without bound over the steps
         return values / np.float32(np.sqrt(shape[0]))
