@@ -82,3 +82,13 @@ def test_samples_that_depend_on_each_other_are_computed_together() -> None:
     program = uc.compile(exported(module, (torch.randn(2, 4),)), measure=False)
     assert program.plan["main"].remarks[0].endswith("other sizes run main_any_size")
     np.testing.assert_allclose(np.asarray(program(x)), module(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_samples_that_depend_on_their_number_are_computed_together() -> None:
+    class Divided(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x / x.shape[0]
+
+    module, x = Divided(), torch.randn(9, 4)
+    program = uc.compile(exported(module, (torch.randn(2, 4),)), measure=False)
+    np.testing.assert_allclose(np.asarray(program(x)), module(x).numpy(), rtol=1e-5, atol=1e-6)

@@ -46,6 +46,11 @@ def function(body: Body, shapes: Sequence[Sequence[Dim]]) -> tuple[relax.Functio
     return builder.get()["main"], samples
 
 
+def number_of(samples: tirx.Var) -> Any:
+    """The number of samples as a tensor."""
+    return op.astype(op.shape_to_tensor(relax.ShapeExpr([samples])), "float32")
+
+
 ALONE: dict[str, tuple[Body, list[tuple[Dim, ...]], SampleAxis]] = {
     "elementwise": (lambda n, x: op.nn.relu(op.add(x, const(3))), [(N, 3)], FIRST),
     "two inputs": (lambda n, x, y: op.multiply(x, y), [(N, 4, 3), (N, 1, 3)], FIRST),
@@ -152,6 +157,22 @@ MIXED: dict[str, tuple[Body, list[tuple[Dim, ...]], str]] = {
     ),
     "a slice as long as there are samples": (
         lambda n, x, y: op.add(x, op.strided_slice(y, [0], [n - 1], [n])), [(N, 3), (9, 3)], "their number"
+    ),
+    "divided by their number": (lambda n, x: op.divide(x, number_of(n)), [(N, 3)], "depends on their number"),
+    "the row of their number": (
+        lambda n, x: op.add(x, op.take(const(9, 3), relax.prim_value(n - 1), axis=0)), [(N, 3)], "their number"
+    ),
+    "a kernel that takes their number": (
+        lambda n, x: op.add(x, op.call_dps_packed(
+            "fill", relax.Tuple([relax.prim_value(n)]), relax.TensorType([3], "float32")
+        )), [(N, 3)], "depends on their number",
+    ),
+    "one row at their number": (
+        lambda n, x: op.add(x, op.strided_slice(const(9, 3), [0], [n - 1], [n], assume_inbound=True)),
+        [(N, 3)], "depends on their number",
+    ),
+    "one column at their number": (
+        lambda n, x: op.strided_slice(x, [1], [n - 1], [n], assume_inbound=True), [(N, 9)], "their number"
     ),
     "weights of each": (lambda n, x, y: nn.conv2d(x, y), [(1, 3, 5, 5), (N, 3, 3, 3)], "not its data"),
 }  # fmt: skip

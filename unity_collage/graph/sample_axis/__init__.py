@@ -82,11 +82,13 @@ class _Walk:
         return None
 
     def _value_of(self, value: relax.Expr) -> Operand:
+        if isinstance(value, relax.Call):
+            return self._called(value)
+        if self._tells_number(value) and not self._mentions(value.ty):
+            raise Mixed("it names their number")  # the type of the variable would not tell it
         if isinstance(value, relax.TupleGetItem):
             fields = self.value(value.tuple_value)
             return fields[value.index] if isinstance(fields, list) else None
-        if isinstance(value, relax.Call):
-            return self._called(value)
         if isinstance(value, relax.Var | relax.Tuple | ir.Constant | relax.ShapeExpr):
             return self.value(value)
         raise Mixed("it is no operator")
@@ -95,13 +97,13 @@ class _Walk:
         name = op_name(call)
         if not name:
             raise Mixed("it is no operator")
+        if name not in FILLED | _SHAPED and any(map(self._tells_number, call.args)):
+            raise Mixed("it depends on their number")
         operands = [self.value(arg) for arg in call.args]
         if not any(map(has_samples, operands)):
             return self._filled(call) if self._mentions(call.ty) else None
         if name not in RULES:
             raise Mixed("how it treats samples is not known")
-        if name not in _SHAPED and any(self._mentions_as_number(arg) for arg in call.args):
-            raise Mixed("it uses their number")
         return RULES[name](call, operands)
 
     def _filled(self, call: relax.Call) -> Operand:
@@ -153,8 +155,19 @@ class _Walk:
             raise Mixed("its shape and its operands tell different samples")
         return found
 
-    def _mentions_as_number(self, arg: relax.Expr) -> bool:
-        return not isinstance(arg.ty, relax.TensorType | relax.TupleType) and self._mentions(arg.ty, arg)
+    def _tells_number(self, arg: relax.Expr) -> bool:
+        """Whether the number of samples is in an operand as a number: in a size or a shape, or in a tuple of them."""
+        if isinstance(arg, relax.Tuple):
+            return any(map(self._tells_number, arg.fields))
+        return self._mentions_in_shapes(arg.ty) or (
+            not isinstance(arg.ty, relax.TensorType | relax.TupleType) and self._mentions(arg)
+        )
+
+    def _mentions_in_shapes(self, ty: ir.Type) -> bool:
+        """Whether the number of samples is in a type that is not that of a tensor."""
+        if isinstance(ty, relax.TupleType):
+            return any(map(self._mentions_in_shapes, ty.fields))
+        return not isinstance(ty, relax.TensorType) and self._mentions(ty)
 
     def _mentions(self, *nodes: Any) -> bool:
         """Whether the number of samples is in one of these types or expressions."""
