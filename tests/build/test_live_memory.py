@@ -19,6 +19,7 @@ from tvm.script import relax as R
 from unity_collage.annotations import PLAN
 from unity_collage.lowering.build import build, finish, lower
 from unity_collage.lowering.live_memory import RecordMemory, held_by
+from unity_collage.lowering.size_classes import size_class
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, PlanDevices, SearchPartition
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.plan.memory import PlanMemory, in_pages
@@ -129,6 +130,42 @@ def test_as_many_bytes_are_in_use_as_the_plan_tells(body: Any, shape: Any) -> No
         machine["main"](data)
     (space,) = memory.spaces
     assert max(samples) - before == pytest.approx(max(space.live), abs=_SLACK * len(found))
+
+
+def test_values_of_many_sizes_share_storages() -> None:
+    """TVM's pool frees nothing, so each address is one allocation."""
+    rows = tvm.tirx.Var("n", "int64")
+    data = relax.Var("data", relax.TensorType((rows, 1024), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.negative(data))
+        builder.emit_func_output(out)
+    with allocations() as found:
+        main = Machines(built(builder.get())[0]).main()
+        tvm_ffi.get_global_func("vm.builtin.memory_manager.clear")()
+        for count in range(257):
+            given = np.ones((count, 1024), "float32")
+            np.testing.assert_array_equal(main(tvm.runtime.tensor(given)).numpy(), -given)
+    assert len(found) == 257
+    assert len({address for nbytes, address in found if nbytes}) == len({nbytes for nbytes, _ in found if nbytes})
+    assert len({nbytes for nbytes, _ in found}) == 1 + 4 + 6 * 4  # none, up to 4 pages, and between powers of two
+
+
+def test_classes_of_sizes_are_whole_pages_and_at_most_a_quarter_too_large() -> None:
+    nbytes = tvm.tirx.Var("n", "int64")
+    size = relax.Var("size", relax.ShapeType([nbytes]))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [size]):
+        builder.emit_func_output(relax.ShapeExpr([size_class(nbytes)]))
+    main = Machines(build(builder.get(), host_target())).main()
+    powers = [(1 << bits) + more for bits in range(12, 50) for more in (-1, 0, 1)]
+    found = {wanted: int(main(tvm_ffi.Shape([wanted]))[0]) for wanted in (0, 1, 20480, 20481, *powers)}
+    assert (found[0], found[1], found[20480], found[20481]) == (0, 4096, 20480, 24576)
+    for wanted, given in found.items():
+        assert given % 4096 == 0
+        assert wanted <= given <= in_pages(wanted) * 5 // 4
+        assert given == wanted or wanted == 1 or wanted & (wanted - 1)  # powers of two are classes
 
 
 def test_a_storage_of_unknown_size_is_counted_as_unknown_and_weights_once() -> None:

@@ -30,6 +30,7 @@ from .live_memory import RecordMemory, with_memory
 from .noted_calls import with_noted_calls
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .shared_memory import ShareMemory, with_shared_memory
+from .size_classes import RoundStorages
 from .sizes_first import with_sizes_first
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
@@ -137,7 +138,7 @@ def finish(
     wrapped = {"RewriteCUDAGraph": _WithGraphs, "StaticPlanBlockMemory": MemoryByDevice}
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     kill = [step.info.name for step in steps].index("KillAfterLastUse")
-    made[kill : kill + 1] = [ShareMemory(), made[kill], *([] if record is None else [record])]
+    made[kill : kill + 1] = [RoundStorages(), ShareMemory(), made[kill], *([] if record is None else [record])]
     return tvm.transform.Sequential(made)
 
 
