@@ -63,6 +63,8 @@ class _Origins:
     def __init__(self, mod: IRModule):
         self._mod = mod
         self._bound: dict[relax.Var, relax.Expr] = {}
+        self._computed: set[relax.Var] = set()
+        """Variables with values that follow from constants alone: TVM may make constants of them."""
 
     def read(self, body: relax.Expr) -> None:
         """Learn the bindings of a body and of the branches in it."""
@@ -70,6 +72,8 @@ class _Origins:
             return
         for binding in (binding for block in body.blocks for binding in block.bindings):
             self._bound[binding.var] = binding.value
+            if self._is_constant(binding.value):
+                self._computed.add(binding.var)
             if isinstance(binding.value, relax.If):
                 self.read(binding.value.true_branch)
                 self.read(binding.value.false_branch)
@@ -108,12 +112,24 @@ class _Origins:
             return frozenset({value if var is None else var})
         if isinstance(value, tvm.ir.GenericConst) and 0 in (shape_of(value) or ()):
             return frozenset({value})  # nothing can be written to it
-        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or var in self._computed:
             return frozenset({_ANYTHING})
         name = value.op.name
         if name in _VIEWS or (name in _WITH_DESTINATION and self._only_reshapes(value)):
             return frozenset().union(*map(self.of, _tensors(value)))
         return frozenset({value if var is None else var})
+
+    def _is_constant(self, expr: relax.Expr) -> bool:
+        """Whether a value with static shapes reads no tensors but constants, and values that are computed of them."""
+        if isinstance(expr, relax.Var):
+            return expr in self._computed
+        if isinstance(expr, relax.Tuple):
+            return all(map(self._is_constant, expr.fields))
+        if isinstance(expr, relax.TupleGetItem):
+            return self._is_constant(expr.tuple_value)
+        if isinstance(expr, relax.Call):
+            return _is_static(expr.ty) and all(map(self._is_constant, _tensors(expr)))
+        return isinstance(expr, tvm.ir.GenericConst)
 
     def _has_own_results(self, callee: relax.Expr) -> bool:
         """Whether the call is of a variant with results in memory of their own."""
@@ -130,6 +146,11 @@ class _Origins:
         # TVM's test takes kernels of blocks only, and our loops over sequences have none.
         has_blocks = isinstance(func, tirx.PrimFunc) and isinstance(func.body, s_tir.SBlockRealize)
         return has_blocks and bool(relax.analysis.has_reshape_pattern(func))
+
+
+def _is_static(ty: tvm.ir.Type) -> bool:
+    """Whether the extents of a tensor, or of all in a tuple, are known."""
+    return all(map(_is_static, ty.fields)) if isinstance(ty, relax.TupleType) else shape_of(ty) is not None
 
 
 def _tensors(call: relax.Call) -> list[relax.Expr]:
