@@ -260,3 +260,18 @@ def test_the_plan_tells_which_backend_was_missing() -> None:
     with only_backends(gone):
         assert told in uc.compile(model, measure=False).plan["main"].remarks
         assert told not in uc.compile(model, backends=["tvm"], measure=False).plan["main"].remarks
+
+
+def test_a_large_result_that_follows_from_constants_is_new_in_each_call() -> None:
+    """TVM makes a constant of it; a caller may write to results."""
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            table = builder.emit(R.add(relax.const(random(1024, 1)), relax.const(random(512))))
+            out = builder.emit_output(relax.Tuple([builder.emit(R.exp(x)), table]))
+        builder.emit_func_output(out)
+    program = uc.compile(builder.get(), measure=False)
+    first, second = (program(random(4))[1] for _ in range(2))
+    assert first.data_ptr() != second.data_ptr()
+    np.testing.assert_array_equal(arrays(first), arrays(second))

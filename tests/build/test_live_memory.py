@@ -132,6 +132,15 @@ def test_as_many_bytes_are_in_use_as_the_plan_tells(body: Any, shape: Any) -> No
     assert max(samples) - before == pytest.approx(max(space.live), abs=_SLACK * len(found))
 
 
+def test_a_view_without_an_offset_takes_no_memory() -> None:
+    def body(builder: relax.BlockBuilder, data: relax.Var) -> relax.Expr:
+        value = builder.emit(relax.op.exp(data))
+        return relax.op.add(value, builder.emit(relax.op.memory.ensure_zero_offset(value)))
+
+    _, memory = built(module_of(body, (64, 64)))
+    assert max(memory.spaces[0].live) == 2 * 64 * 64 * 4
+
+
 def test_values_of_many_sizes_share_storages() -> None:
     """TVM's pool frees nothing, so each address is one allocation."""
     rows = tvm.tirx.Var("n", "int64")

@@ -11,20 +11,26 @@ import tvm
 from tvm import relax, s_tir, tirx
 from tvm.ir import IRModule
 
+from ..graph.in_place import IN_PLACE, VIEWS
 from ..graph.shapes import shape_of
 from ..graph.variants import called_by_switch
 
 _WITH_DESTINATION = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_with_grad"})
 """Calls of kernels that write to new memory, except that TVM makes views of kernels that only reshape."""
 
-_VIEWS = frozenset(
-    f"relax.{name}"
-    for name in (
-        "reshape", "expand_dims", "squeeze", "flatten", "permute_dims", "broadcast_to", "astype", "memory.view",
-        "memory.ensure_zero_copy", "call_pure_packed", "call_tir_inplace", "to_vdevice", "hint_on_device",
-    )
-)  # fmt: skip
-"""Operators with a result that may be a view of an operand, and unknown operators."""
+_MAY_SHARE = frozenset(
+    {
+        *VIEWS,
+        *IN_PLACE,
+        "relax.permute_dims",
+        "relax.broadcast_to",
+        "relax.astype",
+        "relax.call_pure_packed",
+        "relax.to_vdevice",
+        "relax.hint_on_device",
+    }
+)
+"""Operators with a result that may be in the memory of an operand, and calls of unknown functions."""
 
 _ANYTHING = "anything"
 """The origin of memory that may belong to others: parameters, constants, results of Relax functions."""
@@ -115,7 +121,7 @@ class _Origins:
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or var in self._computed:
             return frozenset({_ANYTHING})
         name = value.op.name
-        if name in _VIEWS or (name in _WITH_DESTINATION and self._only_reshapes(value)):
+        if name in _MAY_SHARE or (name in _WITH_DESTINATION and self._only_reshapes(value)):
             return frozenset().union(*map(self.of, _tensors(value)))
         return frozenset({value if var is None else var})
 

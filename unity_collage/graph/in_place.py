@@ -16,7 +16,7 @@ from .calls import op_name
 IN_PLACE = {"relax.call_tir_inplace": None, "relax.call_inplace_packed": 1}
 """The operators that write to operands, with the place of the first operand; None: the operands are one tuple."""
 
-_VIEWS = (
+VIEWS = (
     "relax.reshape",
     "relax.expand_dims",
     "relax.squeeze",
@@ -95,7 +95,7 @@ def _shared(value: relax.Expr) -> Iterator[relax.Var]:
             yield from _shared(field)
     elif isinstance(value, relax.TupleGetItem):
         yield from _shared(value.tuple_value)
-    elif op_name(value) in _VIEWS:
+    elif op_name(value) in VIEWS:
         assert isinstance(value, relax.Call)
         yield from _shared(value.args[0])
     else:

@@ -21,6 +21,7 @@ from tvm.target import Target
 from ..annotations import EXTERNAL_MODS
 from ..devices.table import label_of
 from ..graph.calls import op_name
+from ..graph.in_place import VIEWS
 from ..graph.shapes import ints, nbytes_of, shape_of
 from ..plan.memory import MemorySpace, PlanMemory, in_pages
 from .shared_memory import TO_CPU
@@ -28,8 +29,9 @@ from .temporaries import LibraryMemory, library_memory, temporaries_of
 
 _ATTRIBUTE = "collage_memory"
 _KILLS = frozenset({"relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object"})
-_VIEWS = frozenset({"relax.memory.alloc_tensor", "relax.memory.view", "relax.memory.ensure_zero_copy", "relax.reshape",
-                    "vm.builtin.reshape", "vm.builtin.ensure_zero_copy", TO_CPU})  # fmt: skip
+_SAME_MEMORY = frozenset(
+    {*VIEWS, "relax.memory.alloc_tensor", "vm.builtin.reshape", "vm.builtin.ensure_zero_offset", TO_CPU}
+)
 """Calls with a result that refers to the memory of the first operand."""
 _STORAGE = "relax.memory.alloc_storage"
 _COPY = "relax.to_vdevice"
@@ -212,7 +214,7 @@ class _Run:
             return frozenset()
         if name == _STORAGE:
             return self._allocated(value)
-        if name in _VIEWS:
+        if name in _SAME_MEMORY:
             return self._of(value.args[0])
         return self._called(name, value)
 

@@ -16,11 +16,10 @@ from tvm import ir, relax, te, tirx
 from tvm.ir import IRModule
 
 from ..graph.calls import op_name
+from ..graph.in_place import VIEWS
 from ..rewrites.bindings import operands
 from ..rewrites.scope import dtype_of, static_shape
 from ..tvm_private import give_type
-
-_VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
 
 
 def staged(mod: IRModule) -> IRModule:
@@ -128,7 +127,7 @@ def _same_memory(value: relax.Expr | None) -> relax.Var | None:
     """The variable that a value is another name, a field or a view of, or None."""
     if isinstance(value, relax.TupleGetItem):
         value = value.tuple_value
-    elif isinstance(value, relax.Call) and op_name(value) in _VIEWS:
+    elif isinstance(value, relax.Call) and op_name(value) in VIEWS:
         value = value.args[0]
     return value if isinstance(value, relax.Var) else None
 
