@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from schedule_checks import check, floats, scheduled
-from tvm import relax
+from schedule_checks import WIDE, check, floats, scheduled
+from tvm import relax, te
 from tvm.relax import op
+
+from unity_collage.schedule import schedule
 
 
 def softmax(x, axis=-1):
@@ -101,3 +103,19 @@ def test_softmax_is_one_parallel_loop_over_rows():
 
 def test_rows_that_lie_side_by_side_go_in_vectors():
     assert "T.vectorized" in scheduled(lambda x: op.nn.softmax(x, 1), (1, 21, 64, 64))
+
+
+@pytest.mark.parametrize("also", ["nothing", "the largest", "the largest, reversed"])
+def test_threads_share_no_rows_whose_reductions_others_read(also):
+    """Else a thread writes the first value of a reduction that another thread has finished."""
+    x = te.placeholder((40, 100), name="x")
+    one, two = te.reduce_axis((0, 40)), te.reduce_axis((0, 40))
+    largest = te.compute((100,), lambda i: te.max(x[one, i], axis=one), name="largest")
+    total = te.compute((100,), lambda i: te.sum(te.exp(x[two, i] - largest[i]), axis=two), name="total")
+    result = te.compute((40, 100), lambda k, i: te.exp(x[k, i] - largest[i]) / total[i], name="result")
+    turned = te.compute((100,), lambda i: largest[99 - i], name="turned")
+    more = {"nothing": [], "the largest": [largest], "the largest, reversed": [turned]}[also]
+    text = schedule(te.create_prim_func([x, result, *more]), WIDE).script()
+    assert "T.vectorized" in text
+    overlaps = "T.min(v_i" in text
+    assert overlaps == (also == "nothing")

@@ -63,7 +63,7 @@ def _row_by_row(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | s
     """As many stages as can be computed row by row: softmax, layer norm."""
     for count in range(len(stages), 2, -1):
         if sum(stage.init is not None for stage in stages[:count]) >= 2:
-            found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
+            found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu), stages[count:])
             if not isinstance(found, str):
                 return found, count
     return "no two reductions have the same rows"
@@ -89,7 +89,7 @@ def _tile_by_tile(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] |
 
 def _band_by_band(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A product with the element-wise stage before it, and the element-wise stage that follows it."""
-    if len(stages) < 2 or any(_reads(stage, stages[0]) for stage in stages[2:]):
+    if len(stages) < 2 or any(stage.reads(stages[0]) for stage in stages[2:]):
         return "its only reader is not a reduction"
     threads = _threads(stages[1:2], cpu, _TILED_IN_ONE)
     follows = why_not_epilogue(stages[1:]) is None
@@ -97,15 +97,11 @@ def _band_by_band(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] |
     return found if isinstance(found, str) else (found, 3 if follows else 2)
 
 
-def _reads(reader: Stage, writer: Stage) -> bool:
-    return any(load.source.same_as(store.buffer) for load in reader.loads for store in writer.stores)
-
-
 def _one_reduction(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A reduction of rows that are contiguous in memory, with the element-wise stage that follows it."""
     taken = 2 if why_not_epilogue(stages) is None else 1
     for count in range(taken, 0, -1):
-        found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
+        found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu), stages[count:])
         if not isinstance(found, str):
             return found, count
     return "the result has no axis"

@@ -27,8 +27,11 @@ Names = dict[Var, Var]
 """For each iterator of a stage its row axis; iterators inside a row have none."""
 
 
-def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
-    """Loops that compute the stages row by row, or the reason why the stages have no rows in common."""
+def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool, later: Sequence[Stage] = ()) -> Stmt | str:
+    """Loops that compute the stages row by row, or the reason why the stages have no rows in common.
+
+    ``later``: the stages of the kernel behind these.
+    """
     stages = (*stages[:-1], *split_groups(stages[-1:], stages[-1].spatial))
     found = common_axes(stages)
     if isinstance(found, str):
@@ -47,7 +50,7 @@ def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
     if along is None:
         return build.parallel(rows, lambda values: each(values, None), threads)
     one = min(vectors.lanes(stage, cpu) for stage in stages)
-    exact = stages[-1].once_only or any(stage.init is None and stage.updates_itself for stage in stages)
+    exact = stages[-1].once_only or any(_must_write_once(stage, later) for stage in stages)
     width = build.tile_size(along.size or 1, one * _VECTORS_OF_ROWS, exact)
     width = width if exact else build.power_of_two(width)
     turns, left = build.tiled(along.size or 1, width)
@@ -57,6 +60,16 @@ def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
         return each({**values, along.var: left(values[turn.var]) + lane.var}, lane)
 
     return build.parallel([*(it for it in rows if it is not along), turn], some, threads)
+
+
+def _must_write_once(stage: Stage, later: Sequence[Stage]) -> bool:
+    """Whether two threads must not write the same element.
+
+    A temporary that no later stage reads is in the memory of one thread, and a reduction writes its first value there.
+    """
+    if stage.temporary and any(reader.reads(stage) for reader in later):
+        return True
+    return stage.updates_itself and (stage.init is None or not stage.temporary)
 
 
 def _adjacent_axis(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence[Names]) -> Iter | None:

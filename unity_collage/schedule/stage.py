@@ -74,8 +74,11 @@ class Stage:
     @property
     def updates_itself(self) -> bool:
         """Whether it reads a buffer that it writes."""
-        written = [store.buffer for store in self.stores]
-        return any(load.source.same_as(buffer) for load in self.loads for buffer in written)
+        return self.reads(self)
+
+    def reads(self, other: Stage) -> bool:
+        """Whether it reads a buffer that ``other`` writes."""
+        return any(load.source.same_as(store.buffer) for load in self.loads for store in other.stores)
 
     @property
     def once_only(self) -> bool:
