@@ -157,8 +157,12 @@ def test_values_of_many_sizes_share_storages() -> None:
             given = np.ones((count, 1024), "float32")
             np.testing.assert_array_equal(main(tvm.runtime.tensor(given)).numpy(), -given)
     assert len(found) == 257
-    assert len({address for nbytes, address in found if nbytes}) == len({nbytes for nbytes, _ in found if nbytes})
-    assert len({nbytes for nbytes, _ in found}) == 1 + 4 + 6 * 4  # none, up to 4 pages, and between powers of two
+    assert len({address for nbytes, address in found if nbytes}) == len(
+        {nbytes for nbytes, _ in found if nbytes}
+    )
+    assert (
+        len({nbytes for nbytes, _ in found}) == 1 + 4 + 6 * 4
+    )  # none, up to 4 pages, and between powers of two
 
 
 def test_classes_of_sizes_are_whole_pages_and_at_most_a_quarter_too_large() -> None:

@@ -1,8 +1,8 @@
 """How operators become TVM's kernels where TVM's own legalization is wrong or fails: negative indexes, NaN and
 infinity, norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16, quantising.
 
-``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts on CPUs, which TVM
-legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
+``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts and scans on CPUs,
+which TVM legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ def legalize_ops() -> tvm.transform.Pass:
 
 
 def legalize_sorts() -> tvm.transform.Pass:
-    """The pass that turns all sorts into sorts of int32 or int64, which TVM's kernels for CPUs do right."""
-    others = [name for name in ir.Op.list_op_names() if name not in SORTS]
-    return relax.transform.LegalizeOps(SORTS, skip_ops=others)
+    """The pass that turns all sorts into sorts of int32 or int64, which TVM's kernels for CPUs do right.
+
+    Scans in float16 become scans in float32.
+    """
+    ours = {**SORTS, **half.SCANS}
+    others = [name for name in ir.Op.list_op_names() if name not in ours]
+    return relax.transform.LegalizeOps(ours, skip_ops=others)
 
 
 __all__ = ["LEGALIZATIONS", "legalize_ops", "legalize_sorts"]

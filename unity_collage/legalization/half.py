@@ -1,7 +1,8 @@
 """Sums in float16: they are added up in float32 and rounded once. TVM's own legalizations add up in float16.
 
-Products, softmax, means and averages lose digits, or exceed the range of float16, if they are added up in float16.
-Exponentials of activations are computed in float32 too. Layer, group, instance and RMS norms do so in TVM already.
+Products, softmax, means, deviations and scans lose digits, or exceed the range of float16, if they are added up in
+float16. Exponentials of activations are computed in float32 too. Layer, group, instance and RMS norms do so in TVM
+already.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import ir, relax, te, tirx, topi
+from tvm.relax import op
 
 from .stock import Legalization, legalized_by_tvm
 
@@ -26,16 +28,37 @@ def _product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """``f16 = product(f16, f16)`` becomes a product with a float32 result, and a cast that is fused with it."""
     if not _is_half(call) or not all(map(_is_half, call.args)):
         return legalized_by_tvm(builder, call)
-    wide = builder.normalize(relax.Call(call.op, list(call.args), _with_wide_result(call.attrs)))
+    wide = builder.normalize(relax.Call(call.op, list(call.args), _with_wide(call.attrs, "out_dtype")))
     assert isinstance(wide, relax.Call)
     product = builder.emit(legalized_by_tvm(builder, wide))
     return builder.call_te(topi.cast, product, _HALF, primfunc_name_hint="cast")
 
 
-def _with_wide_result(attrs: Any) -> ir.Attrs:
+def _scan(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """``f16 = scan(f16)`` becomes a scan with a float32 result, and a cast."""
+    if not _is_half(call) or not _is_half(call.args[0]):
+        return call
+    wide = relax.Call(call.op, list(call.args), _with_wide(call.attrs, "dtype"))
+    return op.astype(builder.emit(wide), _HALF)
+
+
+def _einsum(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    operands = call.args[0]
+    if not _is_half(call) or not isinstance(operands, relax.Tuple):
+        return legalized_by_tvm(builder, call)
+
+    def rounded(*data: te.Tensor) -> te.Tensor:
+        wide = [topi.cast(each, _WIDE) for each in data]
+        return topi.cast(_topi.einsum(call.attrs.subscripts, *wide), _HALF)
+
+    return builder.call_te(rounded, *operands.fields, primfunc_name_hint="half_einsum")
+
+
+def _with_wide(attrs: Any, result: str) -> ir.Attrs:
+    """``attrs`` with float32 as the type of the result, which the field ``result`` names."""
     info = type(attrs).__tvm_ffi_type_info__
     fields = {field.name: getattr(attrs, field.name) for field in info.fields}
-    return ir.make_node(info.type_key, **(fields | {"out_dtype": _WIDE}))
+    return ir.make_node(info.type_key, **(fields | {result: _WIDE}))
 
 
 def _inside(compute: Compute) -> Legalization:
@@ -139,14 +162,28 @@ _INSIDE: dict[str, Compute] = {
     "nn.log_softmax": lambda data, attrs: _topi.nn.log_softmax(data, attrs.axis),
     "nn.silu": lambda data, _: _topi.multiply(data, _topi.sigmoid(data)),
     "nn.softmax": lambda data, attrs: _topi.nn.softmax(data, attrs.axis),
+    "prod": lambda data, attrs: _topi.prod(data, attrs.axis, attrs.keepdims),
     "sigmoid": lambda data, _: _topi.sigmoid(data),
+    "std": lambda data, attrs: _topi.sqrt(_variance(data, attrs)),
     "sum": _sum,
     "tanh": lambda data, _: _topi.tanh(data),
     "variance": _variance,
 }
-_PRODUCTS = ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d")
+_PRODUCTS = (
+    "matmul",
+    "nn.conv1d",
+    "nn.conv2d",
+    "nn.conv3d",
+    "nn.conv1d_transpose",
+    "nn.conv2d_transpose",
+    "nn.conv3d_transpose",
+)
 
 LEGALIZATIONS: dict[str, Legalization] = {
     **{f"relax.{name}": _product for name in _PRODUCTS},
     **{f"relax.{name}": _inside(compute) for name, compute in _INSIDE.items()},
+    "relax.einsum": _einsum,
 }
+
+SCANS: dict[str, Legalization] = {"relax.cumsum": _scan, "relax.cumprod": _scan}
+"""Legalizations of cumulative sums and products for CPUs, before TVM chooses their kernels."""

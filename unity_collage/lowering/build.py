@@ -138,7 +138,12 @@ def finish(
     wrapped = {"RewriteCUDAGraph": _WithGraphs, "StaticPlanBlockMemory": MemoryByDevice}
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     kill = [step.info.name for step in steps].index("KillAfterLastUse")
-    made[kill : kill + 1] = [RoundStorages(), ShareMemory(), made[kill], *([] if record is None else [record])]
+    made[kill : kill + 1] = [
+        RoundStorages(),
+        ShareMemory(),
+        made[kill],
+        *([] if record is None else [record]),
+    ]
     return tvm.transform.Sequential(made)
 
 

@@ -15,9 +15,9 @@ from ..target import current_target, is_cuda
 def dispatched(mod: IRModule) -> IRModule:
     """``mod`` with kernels for the operators ``LEGALIZED_BY_TARGET``, for the target in scope, and calls of them.
 
-    On CPUs sorts become sorts of integers first. Then ``relax.backend.DispatchSortScan`` runs, and the kernels get
-    plain buffers so that their script parses back. In TVM's kernels the operand of a cumulative sum has an offset that
-    no caller passes, and its result has a layout.
+    On CPUs sorts become sorts of integers first, and scans of float16 become scans of float32. Then
+    ``relax.backend.DispatchSortScan`` runs, and the kernels get plain buffers so that their script parses back. In
+    TVM's kernels the operand of a cumulative sum has an offset that no caller passes, and its result has a layout.
     """
     if not is_cuda(current_target()):
         mod = legalized_on_devices(mod, legalize_sorts())
