@@ -14,6 +14,7 @@ import onnx
 import pytest
 from compiled import compiled
 from onnx import TensorProto, helper
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -60,8 +61,8 @@ def test_it_has_what_the_program_needs(bundle: Path) -> None:
     assert (bundle / "include" / "unity_collage.h").is_file()
 
 
-_CALLER = """
-import ctypes, json, sys
+_LIBRARY = """
+import ctypes, json, os, sys
 import threading
 folder = sys.argv[1]
 ctypes.CDLL(folder + "/libtvm_ffi.so")
@@ -73,9 +74,15 @@ class Value(ctypes.Structure):
 lib.collage_open.restype, lib.collage_error.restype = ctypes.c_void_p, ctypes.c_char_p
 lib.collage_inputs.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.POINTER(Value))]
 lib.collage_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(Tensor), ctypes.c_int32, ctypes.POINTER(Tensor), ctypes.c_int32]
-program = lib.collage_open(folder.encode())
-if not program:
-    sys.exit(lib.collage_error().decode())
+def opened():
+    program = lib.collage_open(folder.encode())
+    return program or sys.exit(lib.collage_error().decode())
+"""  # noqa: E501
+
+_CALLER = (
+    _LIBRARY
+    + """
+program = opened()
 values = ctypes.POINTER(Value)()
 count = lib.collage_inputs(program, ctypes.byref(values))
 names = [[values[i].name.decode(), [values[i].shape[k] for k in range(values[i].ndim)], values[i].type] for i in range(count)]
@@ -109,6 +116,7 @@ few = lib.collage_error().decode() if lib.collage_run(program, inputs, 1, view, 
 maps = sorted({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line})
 print(json.dumps({"names": names, "first": first, "equal": all(m == first for m in many), "seen": seen, "wrong": wrong, "few": few, "maps": maps}))
 """  # noqa: E501
+)
 
 
 def _called(folder: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -116,7 +124,11 @@ def _called(folder: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     x = np.random.default_rng(1).standard_normal((4, 16), dtype=np.float32)
     given = tmp_path / "given.json"
     given.write_text(json.dumps({"x": x.ravel().tolist(), "w": WEIGHT.ravel().tolist()}))
-    command = [sys.executable, "-I", "-S", "-c", _CALLER, str(folder), str(given)]
+    return _run(_CALLER, folder, given)
+
+
+def _run(script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", "-c", script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={}, check=False)
 
 
@@ -136,6 +148,54 @@ def test_it_runs_without_this_package_wherever_it_is(bundle: Path, tmp_path: Pat
     assert "result 0 is float32, and its buffer has another type or shape" in said["wrong"]
     assert said["few"]
     assert not [path for path in said["maps"] if "site-packages" in path or str(bundle) in path]
+
+
+_REPLACED = (
+    _LIBRARY
+    + """
+raw = (ctypes.c_char * 128)()
+place = -(-ctypes.addressof(raw) // 64) * 64  # where it need not be copied
+(ctypes.c_float * 4).from_address(place)[:] = [1, 2, 3, 4]
+def run(program):
+    given, views = (Tensor * 1)(Tensor(place, (ctypes.c_int64 * 1)(4), 1, 1)), (Tensor * 3)()
+    if lib.collage_run(program, given, 1, views, 3) != 0:
+        sys.exit(lib.collage_error().decode())
+    found = [(ctypes.c_float * 4).from_address(view.data) for view in views]
+    numbers = [list(each) for each in found]
+    for each in found:
+        each[:] = [0] * 4
+    return numbers
+old = opened()
+said = [run(old), run(old)]
+os.replace(sys.argv[2], folder + "/program.so")
+new = opened()
+print(json.dumps([*said, run(new), run(old)]))
+"""
+)
+
+
+def _program(weight: float) -> IRModule:
+    """Returns its input, a weight, and their sum."""
+    x, y = relax.Var("x", relax.TensorType((4,), "float32")), relax.const(np.full(4, weight, np.float32))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.Tuple([x, y, builder.emit(R.add(x, y))]))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_views_and_files_that_were_replaced(tmp_path: Path) -> None:
+    """A caller may write to all views; an open program keeps its code, and its file opens as what it is now."""
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++ to link a program")
+    for weight, name in ((10, "first"), (20, "second")):
+        compiled(_program(weight), ["tvm"]).save(tmp_path / name, bundle=True)
+    done = _run(_REPLACED, tmp_path / "first", tmp_path / "second" / "program.so")
+    assert done.returncode == 0, done.stderr
+    first = [[1, 2, 3, 4], [10] * 4, [11, 12, 13, 14]]
+    second = [[1, 2, 3, 4], [20] * 4, [21, 22, 23, 24]]
+    assert json.loads(done.stdout) == [first, first, second, first]
 
 
 def test_what_is_missing_or_cut_is_one_line(bundle: Path, tmp_path: Path) -> None:

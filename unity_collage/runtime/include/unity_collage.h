@@ -66,8 +66,8 @@ int32_t collage_results(const collage_program* program, const collage_value** va
 
 /* Runs the program: 0, or -1 if it fails. `inputs` are read where they are, or copied if they are not aligned
  * to 64 bytes. A result is copied to the `data` of its tensor; shape and type of the tensor must be those of
- * the result. If `data` is NULL, the tensor becomes a view of the program's own memory, valid until this
- * thread runs or closes a program. */
+ * the result. If `data` is NULL, the tensor becomes a view of the program's own memory, never of an input
+ * or a weight, valid until this thread runs or closes a program. */
 int collage_run(collage_program* program, const collage_tensor* inputs, int32_t num_inputs,
                 collage_tensor* results, int32_t num_results);
 

@@ -6,7 +6,9 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -14,7 +16,9 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "../include/unity_collage.h"
@@ -91,6 +95,24 @@ Tensor Taken(const collage_tensor& given) {
                              DTypeOf(given.type), DLDevice{kDLCPU, 0});
 }
 
+// Memory for a copy of a result.
+struct Copy {
+  void AllocData(DLTensor* tensor) {
+    tensor->data = ::operator new(static_cast<size_t>(NumBytes(*tensor)), std::align_val_t(kAlignment));
+  }
+  void FreeData(DLTensor* tensor) { ::operator delete(tensor->data, std::align_val_t(kAlignment)); }
+};
+
+void* DataOf(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }
+
+Tensor Copied(const Tensor& result) {
+  const DLTensor& tensor = *result.GetDLTensorPtr();
+  Tensor copy = Tensor::FromNDAlloc(Copy{}, tvm::ffi::ShapeView(tensor.shape, tensor.ndim), tensor.dtype,
+                                    DLDevice{kDLCPU, 0});
+  std::memcpy(DataOf(*copy.GetDLTensorPtr()), DataOf(tensor), static_cast<size_t>(NumBytes(tensor)));
+  return copy;
+}
+
 void Flatten(const Any& value, std::vector<Tensor>* tensors) {
   if (const auto tensor = value.try_cast<Tensor>(); tensor.has_value()) {
     tensors->push_back(*tensor);
@@ -106,9 +128,8 @@ thread_local std::vector<Tensor> held;
 
 void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
   const DLTensor& tensor = *result.GetDLTensorPtr();
-  void* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   if (taken->data == nullptr) {
-    *taken = {data, tensor.shape, tensor.ndim, TypeNamed(DTypeName(tensor.dtype))};
+    *taken = {DataOf(tensor), tensor.shape, tensor.ndim, TypeNamed(DTypeName(tensor.dtype))};
     return;
   }
   bool fits = taken->ndim == tensor.ndim && SameDType(DTypeOf(taken->type), tensor.dtype);
@@ -117,17 +138,38 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
     TVM_FFI_THROW(ValueError) << "result " << number << " is " << DTypeName(tensor.dtype)
                               << ", and its buffer has another type or shape";
   }
-  std::memcpy(taken->data, data, static_cast<size_t>(NumBytes(tensor)));
+  std::memcpy(taken->data, DataOf(tensor), static_cast<size_t>(NumBytes(tensor)));
+}
+
+// Device, inode and time of change of a file: those of a file that replaces it are others.
+using FileId = std::tuple<dev_t, ino_t, int64_t, int64_t>;
+
+FileId IdOf(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) TVM_FFI_THROW(RuntimeError) << path << ": " << std::strerror(errno);
+  return {status.st_dev, status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+// An absolute path of the same file, another one for each number: its binary digits are slashes in front.
+std::string Spelled(const std::string& path, uint64_t number) {
+  std::string digits;
+  for (; number > 0; number /= 2) digits += number % 2 == 1 ? "/." : "//.";
+  return digits + path;
 }
 
 // The module of a file. The loader has a file in memory once, and its functions call those of one module: all
-// programs of a file that are open share that one.
-std::shared_ptr<Module> Loaded(const std::string& path) {
+// programs of a file that are open share that one. The loader also knows files by name, so each is loaded by
+// a name that no file had before.
+std::shared_ptr<Module> Loaded(const std::string& path, const FileId& id) {
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<Module>> modules;
+  static std::map<FileId, std::weak_ptr<Module>> modules;
+  static uint64_t count = 0;
   const std::lock_guard<std::mutex> lock(mutex);
-  std::shared_ptr<Module> found = modules[path].lock();
-  if (found == nullptr) modules[path] = found = std::make_shared<Module>(Module::LoadFromFile(path));
+  std::shared_ptr<Module> found = modules[id].lock();
+  if (found == nullptr) {
+    found = std::make_shared<Module>(Module::LoadFromFile(Spelled(path, count++)));
+    modules[id] = found;
+  }
   return found;
 }
 
@@ -137,11 +179,13 @@ std::shared_ptr<Module> Loaded(const std::string& path) {
 // A virtual machine serves one call at a time. The virtual machines of a program share its weights.
 struct collage_program {
   explicit collage_program(const std::string& path) {
+    const collage::FileId id = collage::IdOf(path);
     if (const collage::Reason reason = collage::WhyNotSealed(path); reason.has_value()) Refuse(path, *reason);
     const std::string facts = collage::SealedFacts(path);
     if (const collage::Reason reason = collage::WhyNotHere(facts); reason.has_value()) Refuse(path, *reason);
     Describe(collage::json::As<collage::Object>(tvm::ffi::json::Parse(facts), "the facts about a program"));
-    module_ = collage::Loaded(path);
+    module_ = collage::Loaded(path, id);
+    if (collage::IdOf(path) != id) Refuse(path, "it was replaced while it was loaded");
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }
 
@@ -153,12 +197,16 @@ struct collage_program {
     const auto machine = machines_.Take([this] { return Started(); });
     tvm::ffi::Any found;
     machine->main.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &found);
-    collage::Flatten(found, &collage::held);
+    const std::vector<bool> is_shared = Hold(found);
     if (collage::held.size() != static_cast<size_t>(num_results)) {
       TVM_FFI_THROW(ValueError) << "the program has " << collage::held.size() << " results, not "
                                 << num_results;
     }
-    for (int32_t i = 0; i < num_results; ++i) collage::Give(collage::held[i], results + i, i);
+    for (int32_t i = 0; i < num_results; ++i) {
+      tvm::ffi::Tensor& result = collage::held[i];
+      if (is_shared[i] && results[i].data == nullptr) result = collage::Copied(result);
+      collage::Give(result, results + i, i);
+    }
   }
 
   std::vector<collage_value> inputs, results;
@@ -173,6 +221,19 @@ struct collage_program {
   [[noreturn]] static void Refuse(const std::string& path, const std::string& reason) {
     TVM_FFI_THROW(RuntimeError) << path << " cannot be loaded as a program: " << reason;
     TVM_FFI_UNREACHABLE();
+  }
+
+  // Keeps the tensors of a result. For each, whether it may be in memory of an input, a constant or another
+  // one.
+  std::vector<bool> Hold(const tvm::ffi::Any& found) const {
+    const auto several = found.try_cast<tvm::ffi::Array<tvm::ffi::Any>>();
+    const int64_t count = several.has_value() ? static_cast<int64_t>(several->size()) : 1;
+    std::vector<bool> is_shared;
+    for (int64_t i = 0; i < count; ++i) {
+      collage::Flatten(several.has_value() ? (*several)[i] : found, &collage::held);
+      is_shared.resize(collage::held.size(), shared_.count(i) > 0);
+    }
+    return is_shared;
   }
 
   std::unique_ptr<Machine> Started() const {
@@ -194,6 +255,7 @@ struct collage_program {
       inputs.push_back(Described(each));
     for (const auto& each : collage::json::GetAll<collage::Object>(*known, "results"))
       results.push_back(Described(each));
+    for (const int64_t number : collage::json::GetAll<int64_t>(*known, "shared")) shared_.insert(number);
   }
 
   collage_value Described(const collage::Object& spec) {
@@ -213,6 +275,7 @@ struct collage_program {
   }
 
   std::shared_ptr<tvm::ffi::Module> module_;
+  std::set<int64_t> shared_;  // the numbers of results that may be in memory of others
   collage::ContextPool<Machine> machines_;
   std::deque<std::string> texts_;  // deques: their elements do not move, and descriptions point to them
   std::deque<std::vector<int64_t>> shapes_;
