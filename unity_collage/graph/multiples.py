@@ -39,8 +39,12 @@ def multiples_of(main: relax.Function) -> dict[relax.Var, dict[int, int]]:
 def _factors(cast: relax.Var) -> Iterator[tuple[int, int]]:
     """The axes of a cast value whose size is a multiple, each with its factor."""
     for axis, size in enumerate(_extents(cast)):
-        factor = size.b if isinstance(size, tirx.Mul) else None
-        if isinstance(factor, tirx.IntImm):
+        factors = (
+            [side for side in (size.a, size.b) if isinstance(side, tirx.IntImm)]
+            if isinstance(size, tirx.Mul)
+            else []
+        )
+        for factor in factors:
             yield axis, int(factor.value)
 
 
