@@ -83,7 +83,7 @@ class Memory:
 
     def of_value(self, value: relax.Expr) -> frozenset[relax.Var]:
         """The owners of the memory that ``value`` may share; none where its memory is new, or it is a constant."""
-        return frozenset().union(*map(self.of, _shared(value)))
+        return frozenset(owner for var in _shared(value) for owner in self.of(var))
 
 
 def _shared(value: relax.Expr) -> Iterator[relax.Var]:

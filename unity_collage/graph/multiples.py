@@ -31,8 +31,9 @@ def multiples_of(main: relax.Function) -> dict[relax.Var, dict[int, int]]:
     found: dict[relax.Var, dict[int, int]] = {param: {} for param in main.params}
     for block in main.body.blocks:
         for binding in block.bindings:
-            if isinstance(binding, relax.MatchCast) and binding.value in found:
-                found[binding.value].update(_factors(binding.var))
+            source = binding.value
+            if isinstance(binding, relax.MatchCast) and isinstance(source, relax.Var) and source in found:
+                found[source].update(_factors(binding.var))
     return found
 
 
