@@ -1,8 +1,8 @@
 """Sums in float16: they are added up in float32 and rounded once. TVM's own legalizations add up in float16.
 
 Products, softmax, means, deviations and scans lose digits, or exceed the range of float16, if they are added up in
-float16. Exponentials of activations are computed in float32 too. Layer, group, instance and RMS norms do so in TVM
-already.
+float16. Exponentials of activations are computed in float32 too. Layer and RMS norms do so in TVM already, group and
+instance norms in ``norms``.
 """
 
 from __future__ import annotations
