@@ -28,6 +28,7 @@ def extern(
     fcompute: Callable[..., Any],
     name: str = "extern",
     dtype: Any = None,
+    out_buffers: Sequence[Any] | None = None,
 ) -> Any: ...
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"

@@ -55,12 +55,13 @@ def folded(node: OnnxNode) -> list[Value | None] | None:
         return None
     if node.version < _SINCE.get(node.op, 0):
         return None
-    numbers = [value.numbers for value in given]
-    if any(array is None for array in numbers):
-        return continued(node)
+    numbers = [value.numbers for value in given if value.numbers is not None]
+    if len(numbers) < len(given):
+        known = continued(node)
+        return None if known is None else [*known]
     if node.op == "QuantizeLinear" and _wraps(numbers):
         return None
-    read = sum(array.size for array in numbers if array is not None)
+    read = sum(array.size for array in numbers)
     if node.proto.domain not in ("", "ai.onnx") or read > (_MOST_SLOW if node.op in _SLOW else _MOST):
         return None
     results = _evaluated(node)

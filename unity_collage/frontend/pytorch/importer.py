@@ -200,7 +200,7 @@ class _Importer:
         shape = self._sizes.shape(node.meta["val"])
         if are_equal(shape, shape_of(param)):
             return param
-        return self.builder.match_cast(param, relax.TensorType(shape, param.ty.dtype))
+        return self.builder.match_cast(param, relax.TensorType(shape, dtype_of(param)))
 
     def _weight(self, spec: InputSpec) -> Any:
         target = spec.target or ""

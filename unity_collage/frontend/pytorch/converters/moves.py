@@ -101,12 +101,14 @@ def _padded_by(mode: Literal["reflect", "edge"]) -> Any:
 
 def _lower_triangle(cx: Context, x: Expr, diagonal: int = 0) -> Expr:
     """The lower triangle of the last two axes, zero elsewhere."""
-    return op.where(below_diagonal(cx, *shape_of(x)[-2:], diagonal), x, cx.cast(0))
+    *_, rows, columns = shape_of(x)
+    return op.where(below_diagonal(cx, rows, columns, diagonal), x, cx.cast(0))
 
 
 def _upper_triangle(cx: Context, x: Expr, diagonal: int = 0) -> Expr:
     """The upper triangle of the last two axes, zero elsewhere."""
-    return op.where(below_diagonal(cx, *shape_of(x)[-2:], diagonal - 1), cx.cast(0), x)
+    *_, rows, columns = shape_of(x)
+    return op.where(below_diagonal(cx, rows, columns, diagonal - 1), cx.cast(0), x)
 
 
 def _diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int = 1) -> Expr:
