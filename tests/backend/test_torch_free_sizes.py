@@ -87,6 +87,16 @@ def test_another_expression_needs_a_dimension_of_its_own() -> None:
         import_model(exported(lambda _, x: x * 2, torch.export.Dim("rest", min=2, max=64) + 1)[1])
 
 
+def test_a_row_that_is_expanded_to_all_is_added_to_one() -> None:
+    def added(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(4, 8).scatter_add_(0, (x[:1, :1] > 9).long().expand(5, 8), x)
+
+    x, module = torch.randn(5, 8), Module(added).eval()
+    np.testing.assert_allclose(
+        uc.compile(module, (x,), measure=False)(x).numpy(), module(x).numpy(), rtol=1e-5
+    )
+
+
 def test_unfold_takes_an_image_without_a_batch() -> None:
     x = torch.randn(3, 6, 7)
     module = nn.Unfold(3, padding=1, stride=2)

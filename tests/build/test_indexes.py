@@ -165,6 +165,7 @@ def test_index_put(accumulate: bool):
         return op.index_put(x, (i, j), values, accumulate)
 
     check(build, put, X, indexes(-1, 0), indexes(-4, -1), floats(2))
+    check(build, put, X, indexes(-1, 0), indexes(-4, -1), floats(1))
 
 
 def test_sums_at_repeated_indexes_lose_nothing():

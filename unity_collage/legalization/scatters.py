@@ -2,8 +2,8 @@
 
 On CPUs each thread writes some columns of all rows, row after row. Updates of one element keep their order. TVM's
 kernels go down one column after the other, or begin a parallel loop in each row. TVM's ``scatter_nd`` writes before the
-tensor for negative indexes. Its ``index_put`` loses summands of repeated indexes, because threads add to one element at
-once.
+tensor for negative indexes. Its ``index_put`` reads behind values that are broadcast, and loses summands of repeated
+indexes, because threads add to one element at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from tvm.script.ir_builder import tirx as T
 from .indexing import broadcast, fields, from_the_end, own, static
 from .stock import Legalization, legalized_by_tvm
 
-_COLUMNS = 64
-"""How many neighbours a thread writes in each row."""
+_topi: Any = topi
+"""Its stubs have few of its functions."""
+
+_COLUMNS = 32
+"""How many neighbours a thread writes in each row: two cache lines of float32."""
 
 
 def _is_nan(value: ir.Expr) -> ir.Expr:
@@ -92,10 +95,11 @@ def _scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _index_put(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """``data[I0, I1, ...] += values`` one after the other; without a sum TVM's kernel is right."""
+    """``data[I0, I1, ...] += values``, or ``=``, one after the other; the values are broadcast."""
     data, indices, values = call.args
-    if not call.attrs.accumulate:
+    if not call.attrs.accumulate and not _is_for_cpu():
         return builder.normalize(legalized_by_tvm(builder, call))
+    reduction = "add" if call.attrs.accumulate else "update"
 
     def put(data: te.Tensor, values: te.Tensor, *indices: te.Tensor) -> te.Tensor:
         rows = broadcast([tensor.shape for tensor in indices])
@@ -103,7 +107,8 @@ def _index_put(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         def coordinate(axis: int, *row: ir.Expr) -> ir.Expr:
             return indices[axis](*own(indices[axis].shape, row))
 
-        return _scattered(data, rows, len(indices), coordinate, values, "add")
+        wide = _topi.broadcast_to(values, [*rows, *data.shape[len(indices) :]])
+        return _scattered(data, rows, len(indices), coordinate, wide, reduction)
 
     return builder.call_te(put, data, values, *fields(builder, indices))
 
@@ -157,6 +162,8 @@ def _by_rows(
     """
     outer, size, rows, columns = sizes
     blocks = (columns + _COLUMNS - 1) // _COLUMNS
+    if isinstance(blocks, (int, tirx.IntImm)) and int(blocks) == 0:
+        blocks = 1  # rows without elements
 
     def kernel(*buffers: Any) -> Any:
         old, at, update, new = map(T.buffer_proxy, buffers)

@@ -95,12 +95,13 @@ class LearntSizes:
     @contextmanager
     def renamed(self, names: Mapping[tirx.Var, tirx.Var]) -> Iterator[None]:
         """Inside another function the variables have other names; what is learnt there holds only there."""
-        outside = self._known
+        outside, multiples = self._known, self._multiples
         self._known = {symbol: renamed(size, names) for symbol, size in outside.items()}
+        self._multiples = {text: names.get(var, var) for text, var in multiples.items()}
         try:
             yield
         finally:
-            self._known = outside
+            self._known, self._multiples = outside, multiples
 
     def shape(self, tensor: torch.Tensor) -> list[Size]:
         """The shape of a value, as torch knows it."""

@@ -125,7 +125,10 @@ def _row_index(cx: Context, index: Expr, axis: int) -> Expr | None:
     if axis or not isinstance(repeat, relax.Call) or repeat.op != ir.Op.get("relax.broadcast_to"):
         return None
     rows, *others = shape_of(repeat.args[0])
-    if len(others) + 1 != rank_of(index) or not others or any(size != 1 for size in others):
+    wide = shape_of(index)
+    if len(others) + 1 != len(wide) or not others or any(size != 1 for size in others):
+        return None
+    if not are_equal([rows], wide[:1]):
         return None
     return reshaped(cx, repeat.args[0], [rows, 1])
 
