@@ -2,8 +2,10 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "base/callers.h"
 #include "base/pool.h"
@@ -49,8 +51,14 @@ bool RegionsRunOnTheThreadsThereAre() {
   std::atomic<int> tasks{0};
   const int alone = SizeOfTeam(4);
   ParallelTasks(100, 4, [&](int, TeamRank) { ++tasks; });
+  // A library divides its work by the number of threads that it knows.
+  std::atomic<int> shares{0};
+  RunAllShares(
+      [](void* shares) { static_cast<std::atomic<int>*>(shares)->fetch_or(1 << CurrentRank().index); },
+      &shares, 4);
   setrlimit(RLIMIT_AS, &before);
-  return alone == 1 && tasks == 100 && SizeOfTeam(4) == 4;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // the system is not asked again at once
+  return alone == 1 && tasks == 100 && shares == 0b1111 && SizeOfTeam(4) == 4;
 }
 
 bool ARegionEndsWhenAShareThrows() {

@@ -32,7 +32,7 @@ void ParallelStart(Region region, void* data, unsigned threads) {
 }
 
 void Parallel(Region region, void* data, unsigned threads, unsigned /*flags*/) {
-  RunRegion(region, data, RequestedThreads(threads));
+  RunAllShares(region, data, RequestedThreads(threads));
 }
 
 // A loop with a static schedule: thread i of n takes chunks i, i + n, i + 2n, ..., or one contiguous share

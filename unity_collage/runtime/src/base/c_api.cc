@@ -18,7 +18,7 @@
 #include <new>
 #include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../include/unity_collage.h"
@@ -141,13 +141,19 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
   std::memcpy(taken->data, DataOf(tensor), static_cast<size_t>(NumBytes(tensor)));
 }
 
-// Device, inode and time of change of a file: those of a file that replaces it are others.
-using FileId = std::tuple<dev_t, ino_t, int64_t, int64_t>;
+// A file that replaces another one under its name has another inode. A file that is written to again keeps
+// it, and has another time of change.
+struct FileId {
+  std::pair<dev_t, ino_t> inode;
+  std::pair<int64_t, int64_t> changed;
+
+  bool operator!=(const FileId& other) const { return inode != other.inode || changed != other.changed; }
+};
 
 FileId IdOf(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) TVM_FFI_THROW(RuntimeError) << path << ": " << std::strerror(errno);
-  return {status.st_dev, status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  return {{status.st_dev, status.st_ino}, {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}};
 }
 
 // An absolute path of the same file, another one for each number: its binary digits are slashes in front.
@@ -159,17 +165,21 @@ std::string Spelled(const std::string& path, uint64_t number) {
 
 // The module of a file. The loader has a file in memory once, and its functions call those of one module: all
 // programs of a file that are open share that one. The loader also knows files by name, so each is loaded by
-// a name that no file had before.
+// a name that no file had before. Null for a file that was written to while a program of it is open.
 std::shared_ptr<Module> Loaded(const std::string& path, const FileId& id) {
+  struct Entry {
+    std::weak_ptr<Module> module;
+    std::pair<int64_t, int64_t> changed;
+  };
   static std::mutex mutex;
-  static std::map<FileId, std::weak_ptr<Module>> modules;
+  static std::map<std::pair<dev_t, ino_t>, Entry> entries;
   static uint64_t count = 0;
   const std::lock_guard<std::mutex> lock(mutex);
-  std::shared_ptr<Module> found = modules[id].lock();
-  if (found == nullptr) {
-    found = std::make_shared<Module>(Module::LoadFromFile(Spelled(path, count++)));
-    modules[id] = found;
-  }
+  Entry& entry = entries[id.inode];
+  std::shared_ptr<Module> found = entry.module.lock();
+  if (found != nullptr) return entry.changed == id.changed ? found : nullptr;
+  found = std::make_shared<Module>(Module::LoadFromFile(Spelled(path, count++)));
+  entry = {found, id.changed};
   return found;
 }
 
@@ -185,6 +195,7 @@ struct collage_program {
     if (const collage::Reason reason = collage::WhyNotHere(facts); reason.has_value()) Refuse(path, *reason);
     Describe(collage::json::As<collage::Object>(tvm::ffi::json::Parse(facts), "the facts about a program"));
     module_ = collage::Loaded(path, id);
+    if (module_ == nullptr) Refuse(path, "it was written to while a program of it is open; close that first");
     if (collage::IdOf(path) != id) Refuse(path, "it was replaced while it was loaded");
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }

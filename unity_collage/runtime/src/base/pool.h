@@ -41,13 +41,17 @@ using Region = void (*)(void* data);
 
 // A region in two halves, as compilers call it: the workers begin at once, and the caller runs `region`
 // itself between the two calls. One region runs at a time: a caller waits until another thread's region has
-// ended. Inside a region, the team is the calling thread alone. A region has fewer threads where the system
-// gives no more.
+// ended. Inside a region, the team is the calling thread alone. A region has fewer shares where the system
+// gives no more threads.
 void BeginRegion(Region region, void* data, int threads);
 void EndRegion();
 
 // Runs `region` on the caller and the workers. The region also ends when the caller's share throws.
 void RunRegion(Region region, void* data, int threads);
+
+// The same with `threads` shares in any case: the caller also runs those for which there is no thread. For
+// code that divides its work by a number of threads which it knows beforehand.
+void RunAllShares(Region region, void* data, int threads);
 
 // Decides whether a loop runs on the calling thread alone. It does when there are at least as many callers as
 // the loop has threads, or there were a moment ago: then each caller has a core, and none waits for another.

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -32,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSpin{1};
 constexpr std::chrono::milliseconds kStoreDelay{1};  // a store is visible to all cores long before
 constexpr std::chrono::hours kSleep{1};
+constexpr std::chrono::seconds kRetry{1};  // until the system is asked for threads again
 constexpr int kSpinsPerClockRead = 64;
 constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
@@ -77,6 +80,7 @@ struct RegionState {
   bool in_team = false;     // this region or one around it has several threads
   bool leads_team = false;  // this thread began that region
   const RegionState* outer = nullptr;
+  int threads = 1;  // that there are for its shares
 };
 thread_local RegionState region_state;
 
@@ -203,14 +207,15 @@ class Barrier {
 
 class Team {
  public:
-  // Returns the number of threads of the region.
-  int Begin(Region region, void* data, int threads) {
+  // Returns the number of threads of the region. With `needs_all` there are `threads` shares in any case, and
+  // the caller runs those that have no thread.
+  int Begin(Region region, void* data, int threads, bool needs_all) {
     callers_.Add(1);
     region_mutex_.lock();
     if (is_parked.load(std::memory_order_relaxed)) is_parked.store(false, std::memory_order_relaxed);
-    const int size = size_ = Grown(threads);
-    for (int i = 0; i < size - 1; ++i) workers_[i].Call(region, data, size);
-    return size;
+    size_ = Grown(threads);
+    for (int i = 0; i < size_ - 1; ++i) workers_[i].Call(region, data, needs_all ? threads : size_);
+    return size_;
   }
 
   void End() {
@@ -224,20 +229,22 @@ class Team {
 
  private:
   // Makes the workers that are missing for `threads` threads. Returns how many threads there are: fewer where
-  // the system gives no more.
+  // the system gives no more. Then it is asked again only after a while, since asking takes time.
   int Grown(int threads) {
     int there = static_cast<int>(workers_.size()) + 1;
+    if (there >= threads || Clock::now() < next_try_) return std::min(threads, there);
     try {
       for (; there < threads; ++there) workers_.emplace_back(there);
     } catch (const std::exception&) {
-      // There are no more threads, or there is no memory for them.
+      next_try_ = Clock::now() + kRetry;
     }
-    return std::min(threads, there);
+    return there;
   }
 
   Callers callers_;
   std::mutex region_mutex_;
   int size_ = 1;
+  Clock::time_point next_try_{};
   std::deque<Worker> workers_;  // a deque, since the threads of the workers hold their addresses
   Barrier barrier_;
 };
@@ -263,12 +270,32 @@ TeamRank CurrentRank() { return region_state.rank; }
 
 bool InParallelRegion() { return region_state.in_team; }
 
-void BeginRegion(Region region, void* data, int threads) {
+namespace {
+
+void Begin(Region region, void* data, int threads, bool needs_all) {
   const RegionState* outer = region_state.in_region ? new RegionState(region_state) : nullptr;
   const bool leads = threads > 1 && !region_state.in_team;
-  const int size = leads ? GlobalTeam().Begin(region, data, threads) : 1;
-  region_state = {{0, size}, true, leads || region_state.in_team, leads, outer};
+  const int there = leads ? GlobalTeam().Begin(region, data, threads, needs_all) : 1;
+  const int size = leads && needs_all ? threads : there;
+  region_state = {{0, size}, true, leads || region_state.in_team, leads, outer, there};
 }
+
+// Runs the shares of a region that have no thread, on the thread that began it.
+void RunMissingShares(Region region, void* data) {
+  if (!region_state.leads_team) return;
+  for (int index = region_state.threads; index < region_state.rank.size; ++index) {
+    region_state.rank.index = index;
+    region(data);
+  }
+}
+
+struct RegionEnd {
+  ~RegionEnd() { EndRegion(); }
+};
+
+}  // namespace
+
+void BeginRegion(Region region, void* data, int threads) { Begin(region, data, threads, false); }
 
 void EndRegion() {
   if (region_state.leads_team) GlobalTeam().End();
@@ -278,12 +305,16 @@ void EndRegion() {
 }
 
 void RunRegion(Region region, void* data, int threads) {
-  struct End {
-    ~End() { EndRegion(); }
-  };
-  BeginRegion(region, data, threads);
-  const End end;
+  Begin(region, data, threads, false);
+  const RegionEnd end;
   region(data);
+}
+
+void RunAllShares(Region region, void* data, int threads) {
+  Begin(region, data, threads, true);
+  const RegionEnd end;
+  region(data);
+  RunMissingShares(region, data);
 }
 
 Alone::Alone(int threads)
@@ -298,7 +329,13 @@ Alone::~Alone() {
 void ParkWorkers() { is_parked.store(true, std::memory_order_relaxed); }
 
 void WaitAtBarrier() {
-  if (region_state.rank.size > 1) GlobalTeam().barrier().Wait(region_state.rank.size);
+  if (region_state.rank.size <= 1) return;
+  if (region_state.threads < region_state.rank.size && region_state.leads_team) {
+    std::fprintf(stderr, "collage: a region needs %d threads, and the system gives %d\n",
+                 region_state.rank.size, region_state.threads);
+    std::abort();  // as OpenMP's own runtime does: threads that do not exist never arrive
+  }
+  GlobalTeam().barrier().Wait(region_state.rank.size);
 }
 
 void Backoff::Wait() {

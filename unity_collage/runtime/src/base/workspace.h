@@ -1,7 +1,7 @@
 // Memory for temporaries and scratch during one call.
 //
 // All functions of the process share it. So the memory that a kernel has just used is still in the caches for
-// the next kernel, and a program needs only as much as its largest kernel.
+// the next kernel, and a program needs only as much as its largest kernel, or up to half more.
 #pragma once
 
 #include "base/aligned_buffer.h"
