@@ -24,6 +24,8 @@ from .program import Program
 
 _LOG = logging.getLogger(__name__)
 _CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+_MOST_CHANGES, _MOST_PROGRAMS = 3, 256
+"""How often a graph is compiled again for changed weights, and how many programs of a graph are kept."""
 _TENSOR = object()
 """In place of a result that is a tensor, which the program returns."""
 
@@ -52,6 +54,8 @@ class _Taken:
     """Kept, so that no other tensor gets their memory."""
     versions: tuple[int, ...]
     """How often each weight had been written to."""
+    changes: int
+    """How often the weights have changed between calls."""
 
 
 class _Compiled:
@@ -67,8 +71,12 @@ class _Compiled:
         pairs = zip(args, self._is_weight, strict=True)
         key = (*(_key(arg, is_weight) for arg, is_weight in pairs), torch.is_grad_enabled())
         taken = self._taken.get(key)
-        if taken is None or taken.versions != tuple(map(_version, taken.weights)):
-            taken = self._taken[key] = self._compiled(args)
+        if taken is None or (
+            taken.program is not None and taken.versions != tuple(map(_version, taken.weights))
+        ):
+            taken = self._taken[key] = self._compiled(args, 0 if taken is None else taken.changes + 1)
+            if len(self._taken) > _MOST_PROGRAMS:
+                del self._taken[next(iter(self._taken))]
         if taken.program is None:
             return self._graph(*args)
         found = taken.program(*(arg.detach().contiguous() for arg in self._free(args)))
@@ -82,25 +90,27 @@ class _Compiled:
         pairs = zip(args, self._is_weight, strict=True)
         return [arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and not is_weight]
 
-    def _compiled(self, args: Sequence[Any]) -> _Taken:
+    def _compiled(self, args: Sequence[Any], changes: int) -> _Taken:
         """The program; without one the reason is in the log."""
         pairs = zip(args, self._is_weight, strict=True)
         weights = tuple(arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and is_weight)
         versions = tuple(map(_version, weights))
         try:
             _check_gradients(args)
+            if changes > _MOST_CHANGES:
+                raise ModelError("its weights or buffers change again and again between calls")
             taken = exported(_Closed(self._graph, args, self._is_weight), tuple(self._free(args)))
             signature = taken.run_decompositions({}).graph_signature  # in which changes are results
             if any(spec.kind in _CHANGES for spec in signature.output_specs):
                 raise ModelError(
                     "it changes a weight, a buffer or an input; a program writes only its results"
                 )
-            return _Taken(compile_model(taken, **self._options), _results(taken), weights, versions)
+            return _Taken(compile_model(taken, **self._options), _results(taken), weights, versions, changes)
         except CollageError as error:
             if not self._has_fallback:
                 raise
             _LOG.warning("a graph of torch.compile runs without unity_collage: %s", error)
-            return _Taken(None, (), weights, versions)
+            return _Taken(None, (), weights, versions, changes)
 
 
 def _key(arg: Any, is_weight: bool) -> Any:

@@ -42,6 +42,18 @@ def test_weights_may_change_between_calls() -> None:
             layer.inner.weight.mul_(2)
 
 
+def test_weights_that_change_again_and_again_are_left_to_torch(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer, x = Layer().eval(), torch.randn(3, 4)
+    compiled = torch.compile(layer, backend="unity_collage", options=OPTIONS | {"fallback": True})
+    with torch.no_grad():
+        for _ in range(7):
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+            layer.inner.weight.mul_(1.5)
+    assert caplog.text.count("change again and again between calls") == 1
+
+
 def test_sizes_may_be_results() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(
