@@ -19,7 +19,7 @@ from unity_collage.inspection import doctor, system
 from unity_collage.inspection import trial as trial_module
 from unity_collage.inspection.doctor import Diagnosis, diagnose
 from unity_collage.inspection.privacy import Privacy, without_secrets
-from unity_collage.inspection.stores import database_state, kept_files
+from unity_collage.inspection.stores import database_state, kept_files, size_of
 from unity_collage.inspection.trial import TrialCompile, trial
 from unity_collage.plan.costs import Cost
 from unity_collage.report.doctor import diagnosis_text
@@ -31,6 +31,11 @@ DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "command_line.md").re
 def here() -> Diagnosis:
     """The state of this machine, with the compile of the small model."""
     return diagnose()
+
+
+def test_a_file_that_is_removed_meanwhile_has_no_size(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"1234")
+    assert size_of([tmp_path / "kept", tmp_path / "removed"]) == 4
 
 
 def shown(found: Diagnosis, width: int = 200) -> str:

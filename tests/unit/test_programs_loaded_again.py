@@ -20,7 +20,7 @@ class FakeChild:
         self.starts = 0
         self.loaded: list[str] | None = None
         self.crashing: set[str] = set()
-        self.ends_before_next = False
+        self.ends_before_next = self.always_ends = False
         self.was_silent = False
 
     def start(self) -> None:
@@ -33,7 +33,7 @@ class FakeChild:
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self.ends_before_next and request["ask"] != "load":
-            self.ends_before_next, self.loaded = False, None
+            self.ends_before_next, self.loaded = self.always_ends, None
         self.start()
         assert self.loaded is not None
         if request["ask"] == "load":
@@ -94,3 +94,9 @@ def test_a_program_that_crashes_then_is_dropped_with_its_reason_and_the_others_s
     starts = child.starts
     worker.remove("b")
     assert worker.once(["a"]) == [1.0] and child.starts == starts
+
+
+def test_a_process_that_always_ends_is_a_reason(worker: ProgramWorker) -> None:
+    child = child_of(worker)
+    child.ends_before_next = child.always_ends = True
+    assert worker.once(["a"]) == "the process of the programs ends again and again"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..database.costs import CostDatabase
+from ..inspection.stores import size_of
 from ..kept.store import LIBRARY, files_in, folder_beside
 from ..lowering.object_store import object_store
 from ..report.cells import counted
@@ -41,4 +42,4 @@ def _folder(database: CostDatabase) -> Path | None:
 
 
 def _megabytes(files: list[Path]) -> str:
-    return f"{sum(path.stat().st_size for path in files) / 1e6:.1f} MB"
+    return f"{size_of(files) / 1e6:.1f} MB"

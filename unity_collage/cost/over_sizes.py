@@ -102,9 +102,8 @@ class CostOverSizes(CostModel):
         An open cost has a lower bound there, an expected one the same multiple of its bounds at each sample.
         """
         bounds = self._bounds()
-        failed = any(
-            cost.is_open and cost.origin == UNKNOWN and not cost.bound for cost in costs.by_key.values()
-        )
+        late = [cost for cost in costs.by_key.values() if cost.origin in (UNKNOWN, EXPECTED)]
+        failed = any(not cost.bound for cost in late if cost.is_open or cost.origin == EXPECTED)
         tables: list[dict[str, Cost]] = []
         for place, found in enumerate(self._found):
             table: dict[str, Cost] = {}

@@ -37,7 +37,7 @@ def changed_readers(
     changes = {binding.var: changed_operands(binding.value) for binding in bindings}
     if not any(changes.values()):
         return {}
-    memory = Memory(binding for block in func.body.blocks for binding in block.bindings)
+    memory = MemoryOwners(binding for block in func.body.blocks for binding in block.bindings)
     found: dict[relax.Var, tuple[relax.Var, ...]] = {}
     readers: defaultdict[relax.Var, list[int]] = defaultdict(list)
     for number, binding in enumerate(bindings):
@@ -63,7 +63,7 @@ def changed_operands(value: relax.Expr) -> tuple[relax.Var, ...]:
     return tuple(var for i in places if i >= 0 and isinstance(var := operands[i], relax.Var))
 
 
-class Memory:
+class MemoryOwners:
     """The variables that own the memory of each variable."""
 
     def __init__(self, bindings: Iterable[relax.Binding]):

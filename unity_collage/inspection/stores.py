@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +70,7 @@ def database_state(where: str | Path | None) -> DatabaseState:
         return DatabaseState(str(path), False, None, free, writable, None, None, why)
     costs, doubtful, problem = _counts(path)
     files = [path, path.with_name(f"{path.name}-wal")]
-    nbytes = sum(file.stat().st_size for file in files if file.exists())
+    nbytes = size_of(files)
     return DatabaseState(str(path), True, nbytes, free, writable, costs, doubtful, problem or why)
 
 
@@ -80,7 +82,7 @@ def kept_files(where: str | Path | None) -> KeptFiles:
         return KeptFiles(None, 0, 0, 0, 0)
     programs, objects = files_in(folder), files_in(Path(place).with_name(f"{Path(place).stem}-objects"))
     number = sum(file.suffix == LIBRARY for file in programs)
-    return KeptFiles(str(folder), number, _size(programs), len(objects), _size(objects))
+    return KeptFiles(str(folder), number, size_of(programs), len(objects), size_of(objects))
 
 
 def _counts(where: str | Path) -> tuple[int | None, int | None, str]:
@@ -93,5 +95,10 @@ def _counts(where: str | Path) -> tuple[int | None, int | None, str]:
     return len(costs), sum(cost.doubtful for cost in costs), ""
 
 
-def _size(files: list[Path]) -> int:
-    return sum(file.stat().st_size for file in files)
+def size_of(files: Iterable[Path]) -> int:
+    """The bytes of files; another command may have removed some since they were listed."""
+    total = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total

@@ -30,6 +30,9 @@ _LARGE_BYTES = 1 << 26
 of object files. Linking takes 0.1 s, for which smaller programs are not worth it.
 """
 
+_ATTEMPTS = 3
+"""How often a question is asked, and how many more processes than programs are started for it, where processes end."""
+
 LEAST_RUNS = 3
 """The fewest runs of each program in a round."""
 
@@ -205,8 +208,9 @@ class ProgramWorker:
 
     def _ask(self, request: dict[str, Any]) -> Reply:
         """The reply of a worker that has loaded all programs."""
-        while True:
-            self._load_again()
+        for _ in range(_ATTEMPTS):
+            if not self._load_again():
+                break
             named = (request.get("name"), request.get("reference"), *request.get("names", ()))
             if reasons := [self._dropped[name] for name in named if name in self._dropped]:
                 return {"reason": reasons[0]}
@@ -214,11 +218,18 @@ class ProgramWorker:
             reply = self._child.ask(request)
             if self._child.starts == before:
                 return reply
+        return {"reason": "the process of the programs ends again and again"}
 
-    def _load_again(self) -> None:
-        """Load what the process has not loaded, and drop a program that cannot be loaded."""
+    def _load_again(self) -> bool:
+        """Load what the process has not loaded, and drop a program that cannot be loaded.
+
+        False if processes end too often before all programs are loaded.
+        """
         self._child.start()
+        begin = self._child.starts
         while left := [name for name in self._paths if self._loaded_by[name] != self._child.starts]:
+            if self._child.starts > begin + len(self._loaded_by) + _ATTEMPTS:
+                return False
             name = left[0]
             reply = self._child.ask({"ask": "load", "name": name, "path": str(self._paths[name])})
             if "reason" in reply:
@@ -227,3 +238,4 @@ class ProgramWorker:
             else:
                 self._loaded_by[name] = self._child.starts
             self._child.start()
+        return True

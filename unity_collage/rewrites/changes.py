@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from tvm import relax
 
-from ..graph.in_place import IN_PLACE, Memory, changed_operands
+from ..graph.in_place import IN_PLACE, MemoryOwners, changed_operands
 from .bindings import operands
 from .scope import Expr, op_name
 
@@ -22,7 +22,7 @@ class Changes:
 
     def __init__(self, func: relax.Function):
         bindings = [binding for block in func.body.blocks for binding in block.bindings]
-        self._memory = Memory(bindings)
+        self._memory = MemoryOwners(bindings)
         changed = (var for binding in bindings for var in changed_operands(binding.value))
         self._changed = {owner for var in changed for owner in self._memory.of(var)}
         self._readers: defaultdict[relax.Var, list[relax.Var]] = defaultdict(list)

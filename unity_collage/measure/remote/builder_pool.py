@@ -37,28 +37,27 @@ class BuilderPool:
         """
         child = self._idle.get()
         try:
-            if self._is_closed:
-                raise CollageError("the processes that build kernels are closed")
-            return _asked(child, request)
+            return self._asked(child, request)
         finally:
             if self._is_closed:  # it may have started since
                 child.close()
             self._idle.put(child)
+
+    def _asked(self, child: Child, request: Mapping[str, Any]) -> Refusal | None:
+        refusal = None
+        for _ in range(_ATTEMPTS):
+            if self._is_closed:
+                raise CollageError("the processes that build kernels are closed")
+            try:
+                return refusal_in(next(child.messages(request)))
+            except NoAnswer as error:
+                refusal = why_no_answer(error, half_of_memory())
+            if not refusal.misbehaved:
+                break
+        return refusal
 
     def close(self) -> None:
         """End the processes for good."""
         self._is_closed = True
         for child in self._all:
             child.close()
-
-
-def _asked(child: Child, request: Mapping[str, Any]) -> Refusal | None:
-    refusal = None
-    for _ in range(_ATTEMPTS):
-        try:
-            return refusal_in(next(child.messages(request)))
-        except NoAnswer as error:
-            refusal = why_no_answer(error, half_of_memory())
-        if not refusal.misbehaved:
-            break
-    return refusal

@@ -92,8 +92,9 @@ class _Shift(Generic[Q, A]):
         with self._changed:
             self._at_work += 1
         self._seeks(client)
-        self._threads.append(threading.Thread(target=self._take, args=(client,), daemon=True))
-        self._threads[-1].start()
+        thread = threading.Thread(target=self._take, args=(client,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def wanted(self, free: int) -> int:
         """How many more clients could work while ``free`` servers are free."""
