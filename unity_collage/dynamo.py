@@ -1,8 +1,9 @@
 """``torch.compile(module, backend="unity_collage")``: the graphs that TorchDynamo captures become programs.
 
 A graph is compiled when it first runs, with its weights as constants. TorchDynamo calls one graph for every instance of
-a class. So there is a program for each set of weights, and a new one when they have changed. A graph that is refused
-runs as PyTorch would run it, and a warning in the log says why.
+a class. So there is a program for each set of weights, and a new one when they have changed. PyTorch does not count
+changes through ``.data`` or numpy: call ``torch._dynamo.reset()`` after these. A graph that is refused runs as PyTorch
+would run it, and a warning in the log says why.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Taken:
     results: tuple[Any, ...]
     """The known results, such as sizes, with ``_TENSOR`` in place of each tensor."""
     weights: tuple[torch.Tensor, ...]
-    """Kept, so that no other tensor gets their memory."""
+    """Their memory, which no other tensor gets meanwhile: a parameter may be given another one."""
     versions: tuple[int, ...]
     """How often each weight had been written to."""
     changes: int
@@ -70,10 +71,9 @@ class _Compiled:
     def __call__(self, *args: Any) -> Any:
         pairs = zip(args, self._is_weight, strict=True)
         key = (*(_key(arg, is_weight) for arg, is_weight in pairs), torch.is_grad_enabled())
+        versions = tuple(map(_version, self._weights(args)))
         taken = self._taken.get(key)
-        if taken is None or (
-            taken.program is not None and taken.versions != tuple(map(_version, taken.weights))
-        ):
+        if taken is None or (taken.program is not None and taken.versions != versions):
             taken = self._taken[key] = self._compiled(args, 0 if taken is None else taken.changes + 1)
             if len(self._taken) > _MOST_PROGRAMS:
                 del self._taken[next(iter(self._taken))]
@@ -90,10 +90,14 @@ class _Compiled:
         pairs = zip(args, self._is_weight, strict=True)
         return [arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and not is_weight]
 
+    def _weights(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        """The arguments that are constants of the program."""
+        pairs = zip(args, self._is_weight, strict=True)
+        return [arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and is_weight]
+
     def _compiled(self, args: Sequence[Any], changes: int) -> _Taken:
         """The program; without one the reason is in the log."""
-        pairs = zip(args, self._is_weight, strict=True)
-        weights = tuple(arg for arg, is_weight in pairs if isinstance(arg, torch.Tensor) and is_weight)
+        weights = tuple(weight.detach() for weight in self._weights(args))
         versions = tuple(map(_version, weights))
         try:
             _check_gradients(args)

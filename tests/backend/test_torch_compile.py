@@ -42,6 +42,18 @@ def test_weights_may_change_between_calls() -> None:
             layer.inner.weight.mul_(2)
 
 
+def test_a_parameter_may_get_other_memory() -> None:
+    """Memory that a parameter has left is not given to the next weights."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer, x = Layer().eval(), torch.randn(3, 4)
+    compiled = torch.compile(layer, backend="unity_collage", options=OPTIONS)
+    with torch.no_grad():
+        for _ in range(6):
+            layer.inner.weight.data = torch.randn(4, 4)
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+
+
 def test_weights_that_change_again_and_again_are_left_to_torch(caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()

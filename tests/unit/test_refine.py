@@ -292,11 +292,12 @@ def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> No
 
     one = name(1.0, (0, 1), Refinement())
     assert one == name(1.0, (0, 1), Refinement())
-    assert one == name(2.0, (0, 1), Refinement()), (
-        "the values of weights do not change how long a program takes"
-    )
-    others = [name(1.0, (0,), Refinement()), name(1.0, (0, 1), Refinement(rounds=3))]
-    assert len({one, *others}) == 3
+    others = [
+        name(1.0, (0,), Refinement()),
+        name(1.0, (0, 1), Refinement(rounds=3)),
+        name(2.0, (0, 1), Refinement()),  # whether programs agree may depend on the weights
+    ]
+    assert len({one, *others}) == 4
 
 
 @dataclass(frozen=True)

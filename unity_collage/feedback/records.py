@@ -31,9 +31,11 @@ class Records:
     database: CostDatabase
     fingerprint: str
     name: str
-    """The name of the fact: a digest of the model, of each plan, and of the settings that change the outcome."""
+    """The name of the fact: a digest of the model, of each plan, and of the settings that change the outcome.
+
+    The weights are part of it: whether two programs agree may depend on them, as where a runtime saturates."""
     model: str
-    """A digest of the model. The values of its weights do not matter: they do not change how long a program takes."""
+    """A digest of the model without the values of its weights, for the program to begin with."""
     costed: IRModule
     locked: bool = False
     """Whether nothing may be measured."""
@@ -73,9 +75,10 @@ def records_of(
 ) -> Records:
     """The records of a comparison of ``plans`` (by name) and stock TVM, and of ``whole_models``, by name with the
     version of each runtime."""
-    model = str(structural_hash(imported.without_attr(EXTERNAL_MODS), skip_tensor_content=True))
+    bare = imported.without_attr(EXTERNAL_MODS)
+    model = str(structural_hash(bare, skip_tensor_content=True))
     compared = {
-        "model": model,
+        "model": str(structural_hash(bare)),
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": _outcome_settings(settings),
         **({"whole models": dict(whole_models)} if whole_models else {}),

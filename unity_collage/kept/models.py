@@ -19,7 +19,8 @@ def digest_of_file(path: str | Path) -> str | None:
     """The digest of a file's content; None where it cannot be read."""
     try:
         status = Path(path).stat()
-        return _digest_of_file(str(Path(path).absolute()), status.st_ino, status.st_size, status.st_mtime_ns)
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return _digest_of_file(str(Path(path).absolute()), *state)
     except OSError:
         return None
 

@@ -30,7 +30,7 @@ class Constants:
         """The constant with the values of ``tensor``; raises CallRefused if Relax has no such type."""
         if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
             raise CallRefused(f"a constant is {dtype_name(tensor.dtype)} in the layout {tensor.layout}")
-        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.is_neg())
         if key not in self._made or tensor.numel() == 0:
             self._kept.append(tensor)
             self._made[key] = _constant(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous())
