@@ -49,7 +49,7 @@ def serve(
         code = _served(connection, options.get("timeout"), load_library)
         if code:
             LOGGER.warning("the session of %s has ended with exit code %d", address, code)
-    except Exception as error:
+    except Exception as error:  # whatever the client or the system did: the next client is served
         LOGGER.warning("the session of %s has failed: %s", address, first_line(error))
     finally:
         connection.close()
