@@ -4,11 +4,13 @@
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*).
 All run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample*
-says whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of
-its result. torch.compile gets a module for each size, which it compiles for that size alone, so it is at least as
-fast as with ``dynamic=True``. The column of a runtime that cannot run a model is empty, and the file says why. The
-first networks are of the folder ``sized``, as torch exports them, with random weights; the others are of
-``sized_models``. The sizes of a decoder are its new tokens, of which there is one, and the tokens in its cache.
+says whether the size is one of the samples; *first* is the first call at a size over later ones, and *without* the
+same less the time in which libraries compiled kernels for that size; *error* is the largest difference from ONNX
+Runtime, over the range of its result. torch.compile gets a module for each size, which it compiles for that size
+alone, so it is at least as fast as with ``dynamic=True``. The column of a runtime that cannot run a model is empty,
+and the file says why. The first networks are of the folder ``sized``, as torch exports them, with random weights; the
+others are of ``sized_models``. The sizes of a decoder are its new tokens, of which there is one, and the tokens in its
+cache.
 ``--json`` adds each model to a file; models that it has are not run again.
 """
 
@@ -40,11 +42,13 @@ from unity_collage.profile.peers.bench import interleaved, started
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
 from unity_collage.profile.rounds import speedup
+from unity_collage.runtime import compiled_for_sizes
 from unity_collage.scratch import Scratch
 
 AGAINST = (ONNX_RUNTIME, "openvino", TORCH_COMPILE)
 FIXED = "fixed"
 LATER_CALLS = 21
+FIRST = ("first_call", "first_call_without_compiling")
 _EXPORTED = Path(__file__).resolve().parent / "sized"
 
 Sizes = tuple[int, ...]
@@ -136,7 +140,7 @@ def measured(
     pairs = [(ours, before, given) for before, given in zip([*inputs[1:], inputs[0]], inputs, strict=True)]
     with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
         firsts = processes.starmap(first_call, pairs, chunksize=1)
-    rows = [row | {"first_call": first} for row, first in zip(rows, firsts, strict=True)]
+    rows = [row | first for row, first in zip(rows, firsts, strict=True)]
     return {"compile_seconds": seconds, "bytes": size, "rows": rows}
 
 
@@ -177,16 +181,25 @@ def _row(
     }
 
 
-def first_call(path: Path, before: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> float:
-    """The time of the first call with ``given``, over the median of later ones; ``before`` has another size."""
+def first_call(
+    path: Path, before: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """The time of the first call with ``given`` over the median of later ones, with and without compiling.
+
+    ``before`` has another size.
+    """
     program = uc.load(path)
     program(before)
     times: list[float] = []
+    compiled = [compiled_for_sizes().seconds]
     for _ in range(1 + LATER_CALLS):
         begin = time.perf_counter()
         program(given)
         times.append(time.perf_counter() - begin)
-    return times[0] / statistics.median(times[1:])
+        compiled.append(compiled_for_sizes().seconds)
+    later = statistics.median(times[1:])
+    compiling = compiled[1] - compiled[0]
+    return {"first_call": times[0] / later, "first_call_without_compiling": (times[0] - compiling) / later}
 
 
 def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
@@ -196,14 +209,16 @@ def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
 
 def table_of(models: Mapping[str, Any]) -> Table:
     columns = (FIXED, *AGAINST)
-    table = Table("model", "size", "sample", "us", *(f"/ {label}" for label in columns), "first", "error")
+    table = Table(
+        "model", "size", "sample", "us", *(f"/ {label}" for label in columns), "first", "without", "error"
+    )
     for name, found in models.items():
         for row in found["rows"]:
             ratios = [f"{row['ratios'][label]:.2f}" if label in row["ratios"] else "" for label in columns]
             size, sample = " x ".join(map(str, row["sizes"])), "yes" if row["is_sample"] else "no"
-            first = f"{row['first_call']:.1f}" if "first_call" in row else ""
+            firsts = [f"{row[key]:.1f}" if key in row else "" for key in FIRST]
             ours = f"{row['seconds'][OURS] * 1e6:.1f}"
-            table.add_row(name, size, sample, ours, *ratios, first, f"{row['error']:.1e}")
+            table.add_row(name, size, sample, ours, *ratios, *firsts, f"{row['error']:.1e}")
     return table
 
 

@@ -19,6 +19,7 @@ from unity_collage.profile.programs import FirstResults
 from unity_collage.profile.results import most_apart
 
 OTHER, THIRD = "onednn alone", "TVM alone"
+CALL = FirstCall({"batch": 6}, 0.02, 0.01, kernels=3, compiling=0.005)
 
 
 def compared(
@@ -32,7 +33,7 @@ def compared(
     def first_call(name: str, inputs: list[np.ndarray]) -> FirstResults | str:
         assert [each.shape for each in inputs] == [(6,)]
         value = names[name]
-        return value if isinstance(value, str) else FirstResults(0.02, [np.array([1.0, value])])
+        return value if isinstance(value, str) else FirstResults(0.02, 3, 0.005, [np.array([1.0, value])])
 
     def later_calls(name: str, _: list[np.ndarray]) -> float | str:
         return value if isinstance(value := names[name], str) else 0.01
@@ -48,7 +49,7 @@ def compared(
 
 def test_a_program_that_another_one_confirms_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     winner, call, comparison = compared(monkeypatch, ours=0.5, other=0.5, third=0.9)
-    assert winner == OURS and call == FirstCall({"batch": 6}, 0.02, 0.01)
+    assert winner == OURS and call == CALL
     assert not any(program.reason for program in comparison.programs.values())
 
 
@@ -88,7 +89,7 @@ def test_a_model_that_does_not_take_the_sizes_is_not_told(
 
 def test_a_program_without_company_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     winner, call, _ = compared(monkeypatch, ours=0.5)
-    assert winner == OURS and call == FirstCall({"batch": 6}, 0.02, 0.01)
+    assert winner == OURS and call == CALL
 
 
 def test_results_of_other_shapes_or_other_infinities_are_apart() -> None:

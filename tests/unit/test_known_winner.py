@@ -46,13 +46,14 @@ def test_it_counts_only_where_time_is_limited(
 
 @pytest.mark.parametrize(("later", "remarks"), [(2e-3, 1), (30e-3, 0)])
 def test_its_first_call_with_new_sizes_is_told_if_it_takes_longer(later: float, remarks: int) -> None:
-    call = FirstCall({"batch": 6, "length": 48}, 31.25e-3, later)
+    call = FirstCall({"batch": 6, "length": 48}, 31.25e-3, later, kernels=7, compiling=24e-3)
     known = {"report": encode(ProgramComparison("TVM", (), first_call=call)), "choice": None}
     found = _known_winner(BUILDER, records_with(known), BY_DEFAULT)
     assert found is not None and found.report is not None and found.report.first_call == call
     assert len(found.remarks) == remarks
     for remark in found.remarks:
-        assert remark.endswith("with batch 6, length 48 it took 31.2 ms, later calls 2 ms")
+        assert "with batch 6, length 48 it took 31.2 ms, later calls 2 ms; " in remark
+        assert remark.endswith("libraries compiled 7 of its kernels then, in 24 ms")
 
 
 @pytest.mark.parametrize(("flushed", "remarks"), [(7.2e-3, 1), (22e-3, 0)])

@@ -44,7 +44,7 @@ def confirmed(comparison: Comparison, winner: str) -> tuple[str, FirstCall | Non
     first, later = trial.called(chosen), comparison.worker.later_calls(chosen, inputs)
     if isinstance(first, str) or isinstance(later, str):
         return chosen, None
-    return chosen, FirstCall(sizes, first.seconds, later, differs)
+    return chosen, FirstCall(sizes, first.seconds, later, differs, first.kernels, first.compiling)
 
 
 class _Trial:

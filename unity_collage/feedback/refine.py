@@ -173,8 +173,8 @@ def _of_first_call(call: FirstCall | None) -> Iterator[str]:
         )
     if call is not None and call.seconds >= _LONGER * call.later:
         yield (
-            "the first call with new sizes takes longer, since libraries make their kernels then: with "
-            f"{named(call.sizes)} it took {_ms(call.seconds)}, later calls {_ms(call.later)}"
+            f"the first call with new sizes takes longer: with {named(call.sizes)} it took {_ms(call.seconds)}, later "
+            f"calls {_ms(call.later)}; libraries compiled {call.kernels} of its kernels then, in {_ms(call.compiling)}"
         )
 
 

@@ -42,6 +42,10 @@ class FirstCall:
     """The median seconds of later calls with these sizes."""
     differs: str = ""
     """By how much its results differ from those of another program, where no two programs agree."""
+    kernels: int = 0
+    """How many kernels libraries compiled in the first call."""
+    compiling: float = 0.0
+    """The seconds of the first call in which they compiled them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class FirstResults:
     """The first call of a program with some inputs."""
 
     seconds: float
+    kernels: int
+    """How many kernels libraries compiled in it."""
+    compiling: float
+    """The seconds that took."""
     results: list[np.ndarray]
     """As float64."""
 
@@ -137,7 +141,8 @@ class ProgramWorker:
         if "reason" in reply:
             return str(reply["reason"])
         with np.load(written) as stored:
-            return FirstResults(float(reply["seconds"]), [stored[key] for key in stored.files])
+            results = [stored[key] for key in stored.files]
+        return FirstResults(float(reply["seconds"]), reply["kernels"], float(reply["compiling"]), results)
 
     def later_calls(self, name: str, inputs: Sequence[np.ndarray]) -> float | str:
         """The median seconds of more calls of a program with ``inputs``; or a reason."""

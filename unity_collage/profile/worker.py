@@ -145,13 +145,17 @@ class LoadedPrograms:
         return found[0] if len(found) == 1 else _summed(found)
 
     def _first_call(self, name: str, inputs: str, results: str) -> dict[str, Any]:
-        """The seconds of the first call with these inputs; its results are written to ``results``, as float64."""
+        """The seconds of the first call with these inputs, and of the kernels that libraries compiled in it.
+
+        Its results are written to ``results``, as float64.
+        """
         run = self._with_inputs(name, inputs)
-        begun = time.perf_counter()
+        before, begun = runtime.compiled_for_sizes(), time.perf_counter()
         found = run()
-        seconds = time.perf_counter() - begun
+        seconds, after = time.perf_counter() - begun, runtime.compiled_for_sizes()
         np.savez(results, *(tensor.numpy().astype(np.float64) for tensor in _flat(found)))
-        return {"seconds": seconds}
+        compiled = {"kernels": after.kernels - before.kernels, "compiling": after.seconds - before.seconds}
+        return {"seconds": seconds, **compiled}
 
     def _later_calls(self, name: str, inputs: str) -> dict[str, Any]:
         """The median seconds of calls with these inputs."""

@@ -25,12 +25,13 @@ from unity_collage.runtime.threads import (
     why_pools_conflict,
     why_torch_competes,
 )
-from unity_collage.runtime.timing import Runner, interval, measure, time_in_turns
+from unity_collage.runtime.timing import Runner, compiled_for_sizes, interval, measure, time_in_turns
 
 __all__ = [
     "Runner",
     "adopt_openmp",
     "cmake_folder",
+    "compiled_for_sizes",
     "describe",
     "float_mode",
     "flush_denormals",

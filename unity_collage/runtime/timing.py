@@ -32,12 +32,25 @@ class Timed(NamedTuple):
     """Whether other work left too few undisturbed runs."""
 
 
+class CompiledForSizes(NamedTuple):
+    """What libraries have compiled in this process for sizes that are known when a program runs."""
+
+    kernels: int
+    seconds: float
+
+
 class Interval(NamedTuple):
     """An estimate of a percentile, and its confidence interval."""
 
     low: float
     estimate: float
     high: float
+
+
+def compiled_for_sizes() -> CompiledForSizes:
+    """What has been compiled up to now; the difference of two answers is what the calls between them compiled."""
+    kernels, seconds = load_base().get_function("collage.runtime.compiled_for_sizes")()
+    return CompiledForSizes(int(kernels), seconds)
 
 
 def measure(

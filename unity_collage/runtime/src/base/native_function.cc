@@ -1,13 +1,40 @@
 #include "base/native_function.h"
 
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/reflection/registry.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "base/arguments.h"
+#include "base/call.h"
 #include "base/pool.h"
 
 namespace collage {
+namespace {
+
+// What this process has compiled for free sizes: how many programs, and in how many nanoseconds.
+std::atomic<int64_t> compiled_programs{0}, compiled_nanoseconds{0};
+
+class TimedCompile {
+ public:
+  ~TimedCompile() {
+    compiled_programs += 1;
+    compiled_nanoseconds += static_cast<int64_t>(SecondsSince(begin_) * 1e9);
+  }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+};
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  tvm::ffi::reflection::GlobalDef().def("collage.runtime.compiled_for_sizes", [] {
+    return tvm::ffi::Array<double>({static_cast<double>(compiled_programs), 1e-9 * compiled_nanoseconds});
+  });
+}
+
+}  // namespace
 
 NativeFunction::NativeFunction(const Backend* backend, ProgramTemplate program,
                                std::shared_ptr<const std::byte> constants)
@@ -99,6 +126,8 @@ std::shared_ptr<NativeFunction::Entry> NativeFunction::EntryFor(const Key& key) 
 }
 
 std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Sizes& sizes) const {
+  std::optional<TimedCompile> timed;
+  if (template_.has_free_sizes()) timed.emplace();
   // What the backend compiles refers to this program, so the program is made where it stays.
   auto compiled = std::make_shared<Compiled>(Compiled{0, sizes, template_.At(sizes), nullptr});
   if (compiled->program.arguments.size() > kMaxArguments) {
