@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search_problems import cheapest, ids, problems
 
 from unity_collage.index_set import EMPTY, index_set
-from unity_collage.search.auto import certified, solve
+from unity_collage.search.auto import certified, quick, solve
 from unity_collage.search.bounds import lp_potentials, lp_proof
 from unity_collage.search.certificate import certificate_of, why_not
 from unity_collage.search.exact import cheapest_cover
@@ -19,8 +19,9 @@ from unity_collage.search.greedy import greedy_cover
 from unity_collage.search.milp import milp_cover
 from unity_collage.search.problem import NoCover, Option, Problem, Solution
 from unity_collage.search.proof import BoundProof, why_no_proof
+from unity_collage.search.throughs import best_throughs, best_withouts
 
-PROVING: tuple[Callable[[Problem], Solution], ...] = (cheapest_cover, milp_cover)
+PROVING: tuple[Callable[[Problem], Solution], ...] = (cheapest_cover, milp_cover, quick)
 
 
 def assert_cheapest(problem: Problem, search: Callable[[Problem], Solution]) -> None:
@@ -246,3 +247,50 @@ def test_a_long_chain_with_residuals_needs_few_states() -> None:
     options = [Option(i, 1 << i, 1.0 + i % 3) for i in range(count)]
     options += [Option(count + i, 0b111 << i, 2.0 + i % 5) for i in range(count - 2)]
     assert cheapest_cover(Problem(sources, EMPTY, tuple(options))).visited < 20_000
+
+
+def branches(count: int, length: int) -> Problem:
+    """Chains side by side between one node and another, on two backends, with a transition for each value."""
+    sources: list[tuple[int, ...]] = [()]
+    ends = [0] * count
+    for _ in range(length):
+        for branch in range(count):
+            sources.append((ends[branch],))
+            ends[branch] = len(sources) - 1
+    sources.append(tuple(ends))
+    options = [
+        Option(2 * node + at, 1 << node, 1.0 + (node * (7 + 6 * at)) % 5 / 4, backend=backend)
+        for node in range(len(sources))
+        for at, backend in enumerate(("one", "two"))
+    ]
+    return Problem(
+        tuple(sources), EMPTY, tuple(options), transitions={("one", "two"): 0.3, ("two", "one"): 0.2}
+    )
+
+
+def test_many_branches_with_transitions_are_planned_quickly() -> None:
+    """The exact search would visit more than 2^12 states for each of 100 values: HRNet took it a minute, five times."""
+    problem = branches(12, 8)
+    found = quick(problem)
+    assert found.is_closed and found.algorithm == "milp"
+    assert certified(problem, found).proved
+    limited = cheapest_cover(problem, max_states=50_000)
+    assert not limited.is_closed and limited.lower_bound <= found.seconds <= limited.seconds
+    assert limited.visited < 10_000  # states that take ten times as long, and the budget ends within a layer
+
+
+def test_regrets_of_too_many_states_are_lower_bounds() -> None:
+    problem = branches(12, 8)
+    found = quick(problem)
+    throughs, withouts = best_throughs(problem, found.seconds), best_withouts(problem, found)
+    assert throughs.keys() == {option.id for option in problem.options}
+    assert withouts.keys() == {option.id for option in found.chosen}
+    for through in (*throughs.values(), *withouts.values()):
+        assert not through.exact
+    assert all(throughs[option.id].seconds <= found.seconds for option in found.chosen)
+    for option in problem.options[::17]:
+        with_it = tuple(o for o in problem.options if o.id == option.id or o.inside != option.inside)
+        assert throughs[option.id].seconds <= quick(replace(problem, options=with_it)).seconds + 1e-9
+    for option in found.chosen[::17]:
+        without = tuple(o for o in problem.options if o.id != option.id)
+        assert withouts[option.id].seconds <= quick(replace(problem, options=without)).seconds + 1e-9

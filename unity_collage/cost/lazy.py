@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
-from ..search.exact import cheapest_cover
+from ..search.auto import quick
 from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
@@ -31,7 +31,7 @@ class Search:
 
     make: Callable[[Costs], Problem]
     """Returns the search problem for given costs."""
-    solve: Callable[[Problem], Solution] = cheapest_cover
+    solve: Callable[[Problem], Solution] = quick
     """Finds its cheapest plan."""
     throughs: Throughs | None = best_throughs
     """Finds the least cost of a plan with each candidate, for the reasons of those that were not measured."""

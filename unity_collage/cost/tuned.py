@@ -17,7 +17,7 @@ from ..backends.registry import get
 from ..graph import DataflowGraph
 from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
-from ..search import NoCover, Problem, best_throughs, cheapest_cover
+from ..search import NoCover, Problem, best_throughs, quick
 from .model import CostModel, TunedCost, Workload
 
 _ANY = "any"
@@ -77,9 +77,9 @@ def _bounds(workloads: Sequence[Workload], model: CostModel) -> dict[str, float]
 
 def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:
     """The kernels, with their ``bounds``, that are in a cheaper plan if all of them cost their lower bounds."""
-    best = cheapest_cover(plans.problem({})).seconds
+    best = quick(plans.problem({})).seconds
     hoped = plans.problem(bounds)
-    throughs = best_throughs(hoped, cheapest_cover(hoped).seconds)
+    throughs = best_throughs(hoped, quick(hoped).seconds)
     cheaper = plans.keys(id_ for id_, through in throughs.items() if through.seconds < best)
     return {key: bounds[key] for key in cheaper if key in bounds}
 
@@ -89,7 +89,7 @@ def _next(
 ) -> str | None:
     """The kernel that may gain most, of those in the plan that is cheapest if tuning reaches the lower bounds."""
     known = {key: cost.cost.seconds for key, cost in won.items() if cost.cost.seconds is not None}
-    plan = cheapest_cover(plans.problem({**known, **hopeful}))
+    plan = quick(plans.problem({**known, **hopeful}))
     wanted = [key for key in plans.keys(option.id for option in plan.chosen) if key in hopeful]
     return max(wanted, key=lambda key: (costs.by_key[key].seconds or 0.0) - hopeful[key], default=None)
 

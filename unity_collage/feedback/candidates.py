@@ -13,7 +13,7 @@ from ..graph import DataflowGraph
 from ..index_set import EMPTY
 from ..plan.candidate import VIEW
 from ..plan.problem import problem_of
-from ..search import NoCover, Problem, Solution, cheapest_cover
+from ..search import NoCover, Problem, Solution, quick
 from ..search.auto import solve
 from ..search.ties import with_ties_broken
 
@@ -61,7 +61,7 @@ def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
         return with_ties_broken(problem, solve(problem), priority)
     if name == GREEDY:
         return solve(problem, "greedy", priority=priority)
-    return cheapest_cover(alone(problem, name))
+    return quick(alone(problem, name))
 
 
 def alone(problem: Problem, backend: str) -> Problem:

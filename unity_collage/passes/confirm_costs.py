@@ -23,7 +23,7 @@ from ..graph import DataflowGraph, members
 from ..measure.measured import MeasuredCost
 from ..plan.costs import EXPECTED, Cost
 from ..plan.problem import problem_of
-from ..search import NoCover, Problem, best_throughs, cheapest_cover
+from ..search import NoCover, Problem, best_throughs, quick
 
 _MOST = 256
 """The most kernels that are timed in one session."""
@@ -120,7 +120,7 @@ def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> t
 
     ``keys``: the cost key of each option, by id. Raises NoCover.
     """
-    best = cheapest_cover(problem)
+    best = quick(problem)
     throughs = best_throughs(problem, best.seconds)
     chosen = [keys[option.id] for option in best.chosen]
     distance = {

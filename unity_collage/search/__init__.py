@@ -1,5 +1,6 @@
 """Search: a partitioning problem as plain data in, a cheapest plan out."""
 
+from .auto import quick
 from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution
 from .throughs import Through, best_throughs, best_withouts
@@ -13,4 +14,5 @@ __all__ = [
     "best_throughs",
     "best_withouts",
     "cheapest_cover",
+    "quick",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from .alternatives import evolutionary_cover
@@ -21,6 +22,7 @@ ALGORITHMS = ("auto", "exact", "milp", "greedy", "evolutionary")
 
 _SHORT = 300_000
 """The most states of the first search, which takes a second or two."""
+_QUICK_SECONDS = 6.0
 
 
 def solve(
@@ -35,7 +37,8 @@ def solve(
 
     ``auto`` begins with a short ``exact`` search, which proves most plans. If it does not, the exact search is repeated
     with the best potentials, and integer programming gets the rest of the time. The answer has the best plan and the
-    best bound of all three. ``priority`` is the order of backends for ``greedy``.
+    best bound of all three. With transitions, integer programming comes first. ``priority`` is the order of backends
+    for ``greedy``.
     """
     if algorithm == "auto":
         return _auto(problem, max_states, seconds)
@@ -76,8 +79,19 @@ def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Cer
     return by_cases if by_cases.proved_seconds > known.proved_seconds else known
 
 
+def quick(problem: Problem) -> Solution:
+    """:func:`solve` where a plan is needed again and again, and the last search has the time to prove one."""
+    return _auto(problem, _SHORT, _QUICK_SECONDS)
+
+
 def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
     deadline = time.monotonic() + seconds
+    if problem.has_transitions:
+        # The state has the backends of all live values then, and most such problems have too many states.
+        with suppress(TimeoutError):
+            found = milp_cover(problem, seconds / 2)
+            if found.is_closed:
+                return found
     try:
         found = cheapest_cover(problem, max_states=min(max_states, _SHORT), seconds=seconds / 4)
     except NoCover as error:

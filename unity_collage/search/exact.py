@@ -37,6 +37,7 @@ def cheapest_cover(
 ) -> Solution:
     """A cheapest valid plan, or the best one found within the budget, with a lower bound; raises NoCover.
 
+    ``max_states`` is for the smallest state space; of the other, whose states take longer, fewer are visited.
     With better ``potentials`` than the default it visits fewer states. ``beam`` is the width of the first pass. Of
     options with equal costs the one with the smaller id is taken, so equal input gives equal output unless the time
     runs out.
@@ -50,9 +51,9 @@ def cheapest_cover(
     known = potentials_of(problem) if potentials is None else potentials
     bound = sum(known)
     space = space_of(problem, known)
-    budget = Budget(max_states, time.monotonic() + seconds)
+    budget = Budget(max_states // space.work, time.monotonic() + seconds)
     best, _ = walk(space, bound, INFINITE, budget, width=beam)
-    budget = Budget(max_states, budget.deadline)
+    budget = Budget(max_states // space.work, budget.deadline)
     best_seconds = cheapest_finished(best)
     for ceiling in _ceilings(bound, best_seconds):
         layers, least = walk(space, sum(known), ceiling, budget)

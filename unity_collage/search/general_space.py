@@ -58,6 +58,8 @@ class _General(NamedTuple):
 class GeneralSpace:
     """The state space of problems with options that write several values, or with transitions."""
 
+    work = 10
+
     def __init__(self, problem: Problem, moves: list[list[Move]]):
         self._problem = problem
         self._moves = moves

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from ..index_set import EMPTY, first_n, is_subset
-from .exact import cheapest_cover
+from .auto import quick
 from .problem import NoCover, Option, Problem, Solution
 
 Answer = float | str
@@ -77,7 +77,7 @@ class LazySearch:
     make: Callable[[Mapping[str, Answer]], Problem]
     """Makes the problem for given answers of all keys. Keys without a cost have no options in it."""
     measure: Measure
-    solve: Callable[[Problem], Solution] = cheapest_cover
+    solve: Callable[[Problem], Solution] = quick
     assume_fusion_pays: bool = False
     """Whether to skip candidates inside a larger measured candidate of their backend, unless nothing else is left."""
     known: Mapping[str, Answer] = field(default_factory=dict[str, Answer])

@@ -33,6 +33,8 @@ class PlainSpace:
     int stays small for any number of nodes.
     """
 
+    work = 1
+
     def __init__(self, problem: Problem, moves: list[list[Move]]):
         self._wanted = problem.wanted
         self._moves = [

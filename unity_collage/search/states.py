@@ -55,6 +55,9 @@ class Successor(NamedTuple):
 class Space(Protocol):
     """A state space: the states of a problem, in layers by the value that is made next."""
 
+    work: int
+    """How many times as long a state takes as one of the smallest space, about."""
+
     def start(self) -> tuple[int, State]:
         """The layer and the state in which all results are wanted."""
         ...

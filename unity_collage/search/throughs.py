@@ -10,14 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .camps import camps
 from .potentials import potentials_of
 from .problem import NoCover, Option, Problem, Solution
 from .spaces import space_of
 from .states import Space, cheapest_of_equals
-from .walk import INFINITE, Budget, Edge, Layers, edges, walk
+from .walk import INFINITE, Budget, Edge, Layers, cheapest_finished, edges, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,18 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
 
     ``best_seconds`` is the cost of a cheapest plan. If ``max_states`` does not suffice for all states, only those of
     cheap plans are visited. They cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that
-    are in none of these plans the answer is a lower bound.
+    are in none of these plans the answer is a lower bound. With transitions there may be too many states even then; the
+    answers are those without transitions, as lower bounds.
     """
     if problem.exclusions:
         return _least(problem, lambda camp, states: best_throughs(camp, best_seconds, states), max_states)
-    space, layers, beyond = _walked(problem, best_seconds, max_states)
-    found = _throughs(edges(space, layers))
+    walked = _walked(problem, best_seconds, max_states)
+    problem = walked.problem
+    found = _throughs(edges(walked.space, walked.layers))
     answer: dict[int, Through] = {}
     by_id = {option.id: option for option in problem.options}
     for id_, equal in cheapest_of_equals(problem).items():
-        through = _bounded(found.get(equal.id, INFINITE), beyond)
+        through = walked.bounded(found.get(equal.id, INFINITE))
         if through is not None:
             more = problem.cost(by_id[id_]) - problem.cost(equal)
             answer[id_] = Through(through.seconds + more, through.exact)
@@ -57,13 +59,14 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
     """
     if problem.exclusions:
         return _least(problem, lambda camp, states: best_withouts(camp, best, states), max_states)
-    space, layers, beyond = _walked(problem, best.seconds, max_states)
+    walked = _walked(problem, best.seconds, max_states)
     at = {problem.outputs(option).bit_length() - 1: option for option in best.chosen}
-    found = _withouts(edges(space, layers), at)
-    stand_in = _stand_ins(problem, best)
+    found = _withouts(edges(walked.space, walked.layers), at)
+    least = cheapest_finished(walked.layers) if walked.is_relaxed else best.seconds
+    stand_in = _stand_ins(walked.problem, best, least)
     answer: dict[int, Through] = {}
     for layer, option in at.items():
-        without = _bounded(min(found.get(layer, INFINITE), stand_in.get(option.id, INFINITE)), beyond)
+        without = walked.bounded(min(found.get(layer, INFINITE), stand_in.get(option.id, INFINITE)))
         if without is not None:
             answer[option.id] = without
     return answer
@@ -86,35 +89,52 @@ def _least(
     return least
 
 
-def _walked(problem: Problem, best_seconds: float, max_states: int) -> tuple[Space, Layers, float]:
-    """The states of all plans up to a certain cost, and that cost: the largest of a few for which the budget
-    suffices."""
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """The states of all plans up to a certain cost."""
+
+    problem: Problem
+    space: Space
+    layers: Layers
+    beyond: float
+    """That cost."""
+    is_relaxed: bool = False
+    """Whether ``problem`` is without its transitions, so that all costs are lower bounds."""
+
+    def bounded(self, found: float) -> Through | None:
+        """The answer if ``found`` is the least cost of a visited plan; None if no plan exists."""
+        if found <= self.beyond:
+            return None if found == INFINITE else Through(found, not self.is_relaxed)
+        return Through(self.beyond, False)
+
+
+def _walked(problem: Problem, best_seconds: float, max_states: int) -> _Walked:
+    """The largest of a few costs for which the budget suffices."""
     potentials = potentials_of(problem)
     space, layers, ceiling = space_of(problem, potentials), Layers(), best_seconds
     for factor in (INFINITE, 1.5, 1.1, 1.0):
-        budget = Budget(max_states, INFINITE)
+        budget = Budget(max_states // space.work, INFINITE)
         ceiling = best_seconds * factor if factor < INFINITE else INFINITE
         layers, _ = walk(space, sum(potentials), ceiling, budget)
         if not budget.is_spent():
             break
-    return space, layers, ceiling
+        if problem.has_transitions:
+            relaxed = _walked(replace(problem, transitions={}), best_seconds, max_states)
+            return replace(relaxed, is_relaxed=True)
+    return _Walked(problem, space, layers, ceiling)
 
 
-def _bounded(found: float, beyond: float) -> Through | None:
-    """The result of a walk over plans up to the cost ``beyond`` that has ``found`` a cost; None if no plan exists."""
-    if found <= beyond:
-        return None if found == INFINITE else Through(found, True)
-    return Through(beyond, False)
+def _stand_ins(problem: Problem, best: Solution, least: float) -> dict[int, float]:
+    """The cost of the plan with the second cheapest option of the same effect, by id of the chosen option.
 
-
-def _stand_ins(problem: Problem, best: Solution) -> dict[int, float]:
-    """The cost of the plan with the second cheapest option of the same effect, by id of the chosen option."""
+    ``least``: the cost of the cheapest plan of ``problem``.
+    """
     by_id = {option.id: option for option in problem.options}
     chosen = {option.id for option in best.chosen}
     found: dict[int, float] = {}
     for id_, equal in cheapest_of_equals(problem).items():
         if equal.id in chosen and id_ != equal.id:
-            seconds = best.seconds + problem.cost(by_id[id_]) - problem.cost(equal)
+            seconds = least + problem.cost(by_id[id_]) - problem.cost(equal)
             found[equal.id] = min(found.get(equal.id, INFINITE), seconds)
     return found
 

@@ -17,6 +17,9 @@ from .states import DONE, Move, Space, State
 
 INFINITE = float("inf")
 
+_CHECK_EVERY = 1000
+"""After how many states the budget is looked at: one layer may have nearly all of them."""
+
 _ROUNDING = 1e-9
 """The relative error of a sum that is computed in another order."""
 
@@ -67,10 +70,11 @@ def walk(
         if width is not None and len(states) > width:
             kept = heapq.nsmallest(width, states.items(), key=lambda item: item[1].seconds + item[1].rest)
             states = layers[layer] = dict(kept)
-        budget.visited += len(states)
-        if width is None and budget.is_spent():
-            return layers, _open_bound(layers, layer)
-        for state, (seconds, rest, _, _, _) in states.items():
+        for number, (state, (seconds, rest, _, _, _)) in enumerate(states.items()):
+            if number % _CHECK_EVERY == 0:
+                budget.visited += min(_CHECK_EVERY, len(states) - number)
+                if width is None and budget.is_spent():
+                    return layers, _open_bound(layers, layer)
             for below, following, paid, move in space.successors(layer, state):
                 cost, left = seconds + paid, rest - move.potential
                 if cost + (left if left > 0.0 else 0.0) > limit:
