@@ -1,9 +1,12 @@
 """Kernels with symbolic extents: right for every size, and parallel."""
 
+import re
+
 import numpy as np
 import pytest
-from schedule_checks import TARGET, floats, module, run
-from tvm import tirx
+import tvm
+from schedule_checks import TARGET, WIDE, floats, module, run
+from tvm import relax, tirx
 from tvm.relax import op
 
 from unity_collage.passes.schedule_cpu import ScheduleCPU
@@ -102,6 +105,27 @@ def test_rows_of_a_product_are_in_tiles_and_those_that_are_left_one_by_one():
     build, shapes, _ = CASES["product"]
     script = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes))).script()
     assert "T.unroll" in script and "else:" in script and "T.min(" in script
+
+
+def test_every_number_of_rows_is_right():
+    """Up to three times the height of a tile, with tiles of each height."""
+    build, shapes, reference = CASES["product"]
+    with TARGET:
+        mod = ScheduleCPU()(module(build, shapes, ["float32"] * len(shapes)))
+        main = relax.VirtualMachine(relax.build(mod, TARGET), tvm.cpu())["main"]
+    others = [floats(*shape, seed=i) for i, shape in enumerate(shapes[1:])]
+    for n in range(1, 45):
+        x = floats(n, 64)
+        out = main(*map(tvm.runtime.tensor, (x, *others))).numpy()
+        np.testing.assert_allclose(out, reference(x, *others), rtol=1e-4, atol=1e-4, err_msg=f"{n} rows")
+
+
+def test_rows_that_fill_no_tiles_are_in_lower_ones():
+    """20 rows take 3 tiles of 7 rows: with the 9 of the highest tiles 27 rows would be computed."""
+    build, shapes, _ = CASES["product"]
+    script = ScheduleCPU(WIDE)(module(build, shapes, ["float32"] * len(shapes))).script()
+    heights = re.findall(r"if height <= T.int64\((\d+)\)", script)
+    assert heights == ["5", "7"]
 
 
 def test_rows_that_are_a_multiple_have_no_code_for_fewer():

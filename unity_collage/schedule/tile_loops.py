@@ -46,6 +46,8 @@ Values = dict[Var, Expr]
 Place = tuple[int, Expr]
 """An element of the tile: the number of its vector in a row, and its index in the buffer of these vectors of all
 rows."""
+Code = Callable[[Stage, Values], Stmt]
+"""Returns for a reduction and the values of the iterators outside of it the code of one tile."""
 Write = Callable[[Place, Values], Stmt]
 """Returns for a place in the tile and the values of the iterators the statement that writes the element there."""
 
@@ -70,6 +72,7 @@ class TileLoops:
         self.chains = self._chains()
         self.fetch: prefetch.Fetch | None = None
         self.lower = self._of_fewer_rows()
+        self.balanced = self._of_balanced_rows() if higher is None else []
 
     def _rows_of_tiles(self) -> tuple[int | Expr, Callable[[Expr], Expr]]:
         """The number of rows of tiles, and the function to the first row of a tile: from its number, or, if the number
@@ -99,6 +102,19 @@ class TileLoops:
         lower = _FEW_ROWS if height > _FEW_ROWS else 1
         return TileLoops(self.stage, self.result, replace(self.tile, height=lower), self.cpu, self)
 
+    def _of_balanced_rows(self) -> list[TileLoops]:
+        """The same with lower tiles, the highest first, for numbers of rows that the tiles would cover with a large
+        overlap: 20 rows are 3 tiles of 7 rows instead of 9."""
+        row, height = self.tile.row, self.tile.height
+        if row is None or row.size is not None or self.exact or _factor(row.extent) % height == 0:
+            return []
+        least = height // 2 + 1  # of two tiles for one more row than a tile has
+        heights = {least, (height + least) // 2} - {height}
+        return [
+            TileLoops(self.stage, self.result, replace(self.tile, height=each), self.cpu, self)
+            for each in sorted(heights, reverse=True)
+        ]
+
     def _chains(self) -> int:
         """The number of independent chains: more than one for a tile of few vectors."""
         count = 1 if self.tile.steps else _CHAINS // (self.tile.height * len(self.vectors))
@@ -126,7 +142,10 @@ class TileLoops:
         split = self._tasks(order) if threads else len(order)
 
         def inside(values: Values) -> Stmt:
-            return build.nest(order[split:], lambda inner: self._rows(self.stage, {**values, **inner}))
+            def tiles(code: Code) -> Stmt:
+                return build.nest(order[split:], lambda inner: code(self.stage, {**values, **inner}))
+
+            return self._by_rows(tiles)
 
         return build.parallel(order[:split], inside, threads)
 
@@ -160,32 +179,53 @@ class TileLoops:
         (load,) = tiling.wide(stage, tile.lane)
         left = self.left(values[self.column.var])
         copy, buffer, narrow = packing.columns(stage, load, tile.lane, left, tile.width, self.cpu)
-        tiles = build.nest([*rest, *self.rows], lambda inner: self._rows(narrow, {**values, **inner}))
-        return build.with_buffers([buffer], build.seq(copy, tiles), "columns")
 
-    def _rows(self, stage: Stage, at: Values) -> Stmt:
-        """A tile, or the rows that are left where they are fewer."""
-        row = self.tile.row
-        if row is None or row.size is not None or self.tile.height == 1:
-            return self._tile(stage, at)
-        return self._at_row(stage, at, at[self.rows[0].var] * self.tile.height)
+        def tiles(code: Code) -> Stmt:
+            return build.nest([*rest, *self.rows], lambda inner: code(narrow, {**values, **inner}))
 
-    def _at_row(self, stage: Stage, at: Values, row: Expr) -> Stmt:
-        """The tile that begins at ``row``, where that is not known."""
+        return build.with_buffers([buffer], build.seq(copy, self._by_rows(tiles)), "columns")
+
+    def _by_rows(self, tiles: Callable[[Code], Stmt]) -> Stmt:
+        """``tiles``, which is given the code of one tile.
+
+        If the number of rows is not known, it is one of several, by that number. Their tiles are as high as is needed
+        for as many turns. Fewer rows than a tile has are in lower tiles.
+
+        The choice is outside of the loops. With a condition on the first row of a tile in them, products took 2.4 times
+        as long.
+        """
+        row, height = self.tile.row, self.tile.height
+        if row is None or row.size is not None or height == 1:
+            return tiles(self._tile)
+        turn = self.rows[0].var
+        if self.exact:
+            return tiles(lambda stage, at: self._at_row(stage, at, at[turn] * height, self.lower))
+        needed = tirx.Var("height", turn.ty)
+
+        def of(loops: TileLoops) -> Stmt:
+            return tiles(lambda stage, at: loops._at_row(stage, at, at[turn] * needed, None))
+
+        chosen = of(self)
+        for lower in self.balanced:
+            chosen = tirx.IfThenElse(needed <= lower.tile.height, of(lower), chosen)
+        if (fewer := self.lower) is not None:
+            few = tiles(lambda stage, at: fewer._from(stage, at, tirx.const(0, turn.expr_ty().dtype)))
+            chosen = tirx.IfThenElse(row.extent >= height, chosen, few)
+        turns = tirx.max(self.rows[0].extent, tirx.const(1, turn.expr_ty().dtype))
+        return build.seq(build.opaque(needed, tirx.truncdiv(row.extent + (turns - 1), turns)), chosen)
+
+    def _at_row(self, stage: Stage, at: Values, row: Expr, lower: TileLoops | None) -> Stmt:
+        """The tile that begins at ``row``; if too few rows follow, and ``lower`` is given, these rows in its tiles."""
         first = tirx.Var("first", self.rows[0].var.ty)
         at = {**at, self.rows[0].var: first}
         tile = self._tile(stage, at)
-        body = tile if self.lower is None else self._if_filled(stage, at, first, tile)
+        body = tile if lower is None else self._if_filled(stage, at, first, tile, lower)
         return build.seq(build.opaque(first, row), body)
 
-    def _if_filled(self, stage: Stage, at: Values, first: Expr, tile: Stmt) -> Stmt:
-        """``tile`` if there are rows for it, else those from ``first`` on in lower tiles.
-
-        Unless tiles must not overlap, the condition is the same for all of them: LLVM takes it out of the loops. With a
-        condition on ``first``, such as a lower tile for the last few rows, products took 2.4 times as long.
-        """
-        row, lower, height = self.tile.row, self.lower, self.tile.height
-        assert row is not None and lower is not None
+    def _if_filled(self, stage: Stage, at: Values, first: Expr, tile: Stmt, lower: TileLoops) -> Stmt:
+        """``tile`` if there are rows for it, else those from ``first`` on in lower tiles."""
+        row, height = self.tile.row, self.tile.height
+        assert row is not None
         filled = first + height <= row.extent if self.exact else row.extent >= height
         return tirx.IfThenElse(filled, tile, lower._from(stage, at, first))
 
@@ -195,7 +235,7 @@ class TileLoops:
         assert row is not None
 
         def tiles(turn: Expr) -> Stmt:
-            return self._at_row(stage, at, begin + turn * height)
+            return self._at_row(stage, at, begin + turn * height, self.lower)
 
         return build.loop(tirx.truncdiv(row.extent - begin + (height - 1), height), tiles, row.var)
 
