@@ -181,3 +181,19 @@ def test_a_merge_with_a_size_of_its_own_between_its_parts_is_not_offered() -> No
         mod = collage(("onednn",), DrawnCost("a"))(of(body, B, N, M, 16))
     machine = relax.VirtualMachine(build(mod, target), tvm.cpu())
     assert machine["main"](tvm.runtime.empty((1, 9, 7, 16))).shape == (1, 3, 2, 16)
+
+
+def test_what_libraries_compile_for_new_sizes_is_counted() -> None:
+    if reason := uc.runtime.why_unavailable("onednn"):
+        pytest.skip(reason)
+    main = machines("perceptron", "onednn")[0]["main"]
+
+    def kernels_of_a_call(rows: int) -> int:
+        before = uc.runtime.compiled_for_sizes()
+        main(tvm.runtime.empty((1, rows, 24)))
+        after = uc.runtime.compiled_for_sizes()
+        assert (after.seconds > before.seconds) == (after.kernels > before.kernels)
+        return after.kernels - before.kernels
+
+    assert kernels_of_a_call(151) == 2
+    assert kernels_of_a_call(151) == 0

@@ -49,7 +49,8 @@ class Interval(NamedTuple):
 
 def compiled_for_sizes() -> CompiledForSizes:
     """What has been compiled up to now; the difference of two answers is what the calls between them compiled."""
-    kernels, seconds = load_base().get_function("collage.runtime.compiled_for_sizes")()
+    load_base()
+    kernels, seconds = tvm_ffi.get_global_func("collage.runtime.compiled_for_sizes")()
     return CompiledForSizes(int(kernels), seconds)
 
 
