@@ -7,12 +7,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import tvm_ffi
 from onnx import TensorProto, helper, numpy_helper
 from tvm.ir import IRModule
+from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
@@ -23,6 +26,7 @@ from unity_collage.frontend.models import import_model
 from unity_collage.lowering.live_memory import weights_nbytes
 from unity_collage.sessions import RUNTIMES, SessionModel, WholeModel, session_module
 from unity_collage.testing import graphs
+from unity_collage.testing.conformance.cases import function
 
 QUICK = Refinement(rounds=3, round_seconds=0.002, stock=False)
 RNG = np.random.default_rng(0)
@@ -232,8 +236,6 @@ def test_results_whose_sizes_depend_on_the_data_are_allocated_by_the_runtime(run
     model = SessionModel("nonzero", _nonzero().SerializeToString(), ["x"], ["y"], {})
     function = session_module(runtime, [model])["nonzero"]
     x = np.array([0, 1, 0, 2, 3, 0], np.float32)
-    import tvm_ffi
-
     found = function(tvm_ffi.from_dlpack(x))
     np.testing.assert_array_equal(np.from_dlpack(found), np.nonzero(x))
 
@@ -248,8 +250,6 @@ def test_a_whole_model_with_such_results_is_refused(runtime) -> None:
 def test_wrong_tensors_are_refused(runtime) -> None:
     model = SessionModel("whole", _model().SerializeToString(), ["x"], ["y"], {})
     function = session_module(runtime, [model])["whole"]
-    import tvm_ffi
-
     with pytest.raises(TypeError, match="whole takes 1 tensors and 1 results, not 3"):
         function(*[tvm_ffi.from_dlpack(np.zeros((4, 8), np.float32))] * 3)
     with pytest.raises(Exception, match=RUNTIMES[runtime].title):
@@ -269,6 +269,30 @@ def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
     x = RNG.standard_normal(graphs.SHAPE, dtype=np.float32)
     top = np.maximum(x, 0)
     np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
+
+
+def test_inputs_may_be_results_and_results_may_be_named_twice(runtime) -> None:
+    """A runtime has one tensor for each name."""
+    value = helper.make_tensor_value_info
+    x, y = value("x", TensorProto.FLOAT, [3]), value("y", TensorProto.FLOAT, [3])
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "named", [x], [y, x, y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = SessionModel("named", model.SerializeToString(), ["x"], ["y", "x", "y"], {})
+    function = session_module(runtime, [session])["named"]
+    given, *found = (np.full(3, number, np.float32) for number in (5, 0, 0, 0))
+    function(*map(tvm_ffi.from_dlpack, (given, *found)))
+    np.testing.assert_array_equal([given, *found], np.outer([5, -5, 5, -5], np.ones(3)))
+
+
+def test_an_input_that_is_not_read_is_taken(runtime, tmp_path) -> None:
+    value = helper.make_tensor_value_info
+    inputs = [value(name, TensorProto.FLOAT, [3]) for name in ("unread", "x")]
+    y = value("y", TensorProto.FLOAT, [3])
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "unread", inputs, [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = uc.compile(model, backends=runtime, database=tmp_path / "costs.sqlite")
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(program(np.full(3, 9, np.float32), x).numpy(), -x)
 
 
 def test_a_model_whose_weights_were_bound_has_no_entrants(runtime, tmp_path) -> None:

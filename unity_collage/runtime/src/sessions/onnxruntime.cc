@@ -220,7 +220,7 @@ class OnnxRuntimeSession final : public Session {
   static void Bind(ort::Position bind, ort::IoBinding* binding, const std::vector<std::string>& names,
                    const std::vector<DLTensor*>& tensors, Bound* bound) {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!bound->Changes(i, *tensors[i])) continue;
+      if (tensors[i] == nullptr || !bound->Changes(i, *tensors[i])) continue;
       const Value value = Borrowed(*tensors[i]);
       TheApi().Do<ort::IoBinding*, const char*, const ort::Value*>(bind, binding, names[i].c_str(),
                                                                    value.get());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/context_pool.h"
 #include "base/dtype.h"
@@ -59,6 +60,7 @@ struct Frees {
 using Tensor = std::unique_ptr<ov::Tensor, Frees<ov::Tensor, &ov::Api::free_tensor>>;
 using Request = std::unique_ptr<ov::InferRequest, Frees<ov::InferRequest, &ov::Api::free_request>>;
 using Read = std::unique_ptr<ov::Model, Frees<ov::Model, &ov::Api::free_model>>;
+using Port = std::unique_ptr<ov::Port, Frees<ov::Port, &ov::Api::free_port>>;
 using Compiled = std::unique_ptr<ov::CompiledModel, Frees<ov::CompiledModel, &ov::Api::free_compiled>>;
 
 // Made once: it looks for OpenVINO's plug-ins on the disk, which takes long.
@@ -92,8 +94,7 @@ struct BoundRequest {
 
 class OpenVinoSession final : public Session {
  public:
-  explicit OpenVinoSession(const Model& model)
-      : num_inputs_(model.inputs.size()), num_outputs_(model.outputs.size()) {
+  explicit OpenVinoSession(const Model& model) : num_outputs_(model.outputs.size()) {
     ov::Model* read = nullptr;
     Check(TheApi().read_model(TheCore(), reinterpret_cast<const char*>(model.data), model.nbytes, nullptr,
                               &read));
@@ -103,13 +104,17 @@ class OpenVinoSession final : public Session {
                                                      {"PERFORMANCE_HINT", "LATENCY"}};
     for (const auto& [key, value] : model.settings) properties[key] = value;
     compiled_.reset(CompiledWith(read, properties, std::make_index_sequence<2 * kMostProperties>()));
+    FindInputs(model.inputs);
   }
 
   void Run(const std::vector<DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
     const auto bound = Take(&requests_);
     try {
-      Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
-      Bind(TheApi().set_output, bound->request.get(), outputs, &bound->outputs);
+      BindInputs(inputs, bound->request.get(), &bound->inputs);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i] != nullptr && bound->outputs.Changes(i, *outputs[i]))
+          Check(TheApi().set_output(bound->request.get(), i, Borrowed(*outputs[i]).get()));
+      }
       Check(TheApi().infer(bound->request.get()));
     } catch (...) {
       bound->inputs.Forget();
@@ -123,7 +128,7 @@ class OpenVinoSession final : public Session {
     const auto bound = Take(&allocating_);  // a request of its own kind: an output that was bound stays bound
     // Before binding, not after: a call may fail while it binds, and is repeated with the same tensors.
     bound->inputs.Forget();
-    Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
+    BindInputs(inputs, bound->request.get(), &bound->inputs);
     Check(TheApi().infer(bound->request.get()));
     std::vector<Tensor> held;
     std::vector<Allocated> results;
@@ -160,13 +165,29 @@ class OpenVinoSession final : public Session {
 
   ContextPool<BoundRequest>::Lease Take(ContextPool<BoundRequest>* pool) const {
     return pool->Take(
-        [this] { return std::make_unique<BoundRequest>(compiled_.get(), num_inputs_, num_outputs_); });
+        [this] { return std::make_unique<BoundRequest>(compiled_.get(), inputs_.size(), num_outputs_); });
   }
 
-  static void Bind(int (*set)(ov::InferRequest*, size_t, const ov::Tensor*), ov::InferRequest* request,
-                   const std::vector<DLTensor*>& tensors, Bound* bound) {
+  // OpenVINO removes inputs that a model does not read, so the numbers of the others are not those of the
+  // file.
+  void FindInputs(const std::vector<std::string>& names) {
+    size_t read = 0, found = 0;
+    Check(TheApi().count_inputs(compiled_.get(), &read));
+    for (const std::string& name : names) {
+      ov::Port* port = nullptr;
+      if (TheApi().find_input(compiled_.get(), name.c_str(), &port) != 0) port = nullptr;
+      found += port != nullptr;
+      inputs_.emplace_back(port);
+    }
+    if (found != read)
+      TVM_FFI_THROW(RuntimeError) << "OpenVINO: the model reads " << read << " inputs, and " << found
+                                  << " have the names that were given";
+  }
+
+  void BindInputs(const std::vector<DLTensor*>& tensors, ov::InferRequest* request, Bound* bound) const {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (bound->Changes(i, *tensors[i])) Check(set(request, i, Borrowed(*tensors[i]).get()));
+      if (inputs_[i] != nullptr && bound->Changes(i, *tensors[i]))
+        Check(TheApi().set_input(request, inputs_[i].get(), Borrowed(*tensors[i]).get()));
     }
   }
 
@@ -184,8 +205,9 @@ class OpenVinoSession final : public Session {
     return result;
   }
 
-  const size_t num_inputs_, num_outputs_;
+  const size_t num_outputs_;
   Compiled compiled_;
+  std::vector<Port> inputs_;                         // null for those that are not read
   ContextPool<BoundRequest> requests_, allocating_;  // destroyed before the model
 };
 

@@ -34,9 +34,12 @@ Api::Api(const SharedLibrary& library) {
   library.Find("ov_model_free", &free_model);
   library.Find("ov_core_compile_model", &compile_model);
   library.Find("ov_compiled_model_free", &free_compiled);
+  library.Find("ov_compiled_model_inputs_size", &count_inputs);
+  library.Find("ov_compiled_model_input_by_name", &find_input);
+  library.Find("ov_output_const_port_free", &free_port);
   library.Find("ov_compiled_model_create_infer_request", &create_request);
   library.Find("ov_infer_request_free", &free_request);
-  library.Find("ov_infer_request_set_input_tensor_by_index", &set_input);
+  library.Find("ov_infer_request_set_tensor_by_const_port", &set_input);
   library.Find("ov_infer_request_set_output_tensor_by_index", &set_output);
   library.Find("ov_infer_request_get_output_tensor_by_index", &get_output);
   library.Find("ov_infer_request_infer", &infer);

@@ -12,6 +12,7 @@ struct Core;
 struct Model;
 struct CompiledModel;
 struct InferRequest;
+struct Port;
 struct Tensor;
 
 struct Shape {
@@ -56,9 +57,12 @@ struct Api {
   int (*compile_model)(const Core* core, const Model* model, const char* device, size_t arguments,
                        CompiledModel** compiled, ...);
   void (*free_compiled)(CompiledModel* model);
+  int (*count_inputs)(const CompiledModel* model, size_t* count);
+  int (*find_input)(const CompiledModel* model, const char* name, Port** port);
+  void (*free_port)(Port* port);
   int (*create_request)(const CompiledModel* model, InferRequest** request);
   void (*free_request)(InferRequest* request);
-  int (*set_input)(InferRequest* request, size_t index, const Tensor* tensor);
+  int (*set_input)(InferRequest* request, const Port* port, const Tensor* tensor);
   int (*set_output)(InferRequest* request, size_t index, const Tensor* tensor);
   int (*get_output)(const InferRequest* request, size_t index, Tensor** tensor);
   int (*infer)(InferRequest* request);

@@ -24,7 +24,7 @@ class Session {
   virtual ~Session() = default;
 
   // Computes `outputs` of `inputs`: dense tensors in the memory of the CPU, which are borrowed and not
-  // copied. May be called from several threads at once.
+  // copied. A null output is not wanted. May be called from several threads at once.
   virtual void Run(const std::vector<DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
 
   // The same for results with sizes that depend on the data: `take` gets all of them.

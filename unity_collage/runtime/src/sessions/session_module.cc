@@ -4,9 +4,11 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "base/arguments.h"
 #include "base/dtype.h"
@@ -15,6 +17,7 @@
 #include "base/parallel_loops.h"
 #include "base/pool.h"
 #include "base/saved_module.h"
+#include "sessions/bound.h"
 #include "sessions/session.h"
 
 namespace collage::sessions {
@@ -50,6 +53,19 @@ Tensor CopyOf(const Allocated& result) {
   return copy;
 }
 
+// For each output the tensor of a call that has its values, or nothing if the runtime writes it. A model may
+// return an input, or name a result twice: runtimes write one of two tensors then, or the input.
+std::vector<std::optional<size_t>> Repeated(const Model& model) {
+  std::vector<std::string> names = model.inputs;
+  std::vector<std::optional<size_t>> found;
+  for (const std::string& output : model.outputs) {
+    const auto same = std::find(names.begin(), names.end(), output);
+    found.push_back(same == names.end() ? std::nullopt : std::optional<size_t>(same - names.begin()));
+    names.push_back(output);
+  }
+  return found;
+}
+
 // One model as a callable: with its inputs and outputs, or with its inputs alone if it allocates its results.
 class SessionFunction {
  public:
@@ -64,6 +80,7 @@ class SessionFunction {
     for (const auto& [key, value] : Get<json::Object>(text, "settings")) {
       model_.settings[json::As<String>(key, "the name of a setting")] = json::As<String>(value, "a setting");
     }
+    repeated_ = Repeated(model_);
   }
 
   const std::string& name() const { return name_; }
@@ -93,7 +110,7 @@ class SessionFunction {
     ParkWorkers();  // the runtime has threads of its own
     Within(name_, [&] {
       if (count == all && all != inputs) {
-        session->Run({tensors.begin(), tensors.begin() + inputs}, {tensors.begin() + inputs, tensors.end()});
+        Write(session.get(), tensors, inputs);
       } else {
         session->Run(tensors, [result](const std::vector<Allocated>& results) {
           Array<Any> copies;
@@ -110,11 +127,28 @@ class SessionFunction {
   }
 
  private:
+  void Write(Session* session, const std::vector<DLTensor*>& tensors, size_t inputs) const {
+    std::vector<DLTensor*> outputs(tensors.begin() + inputs, tensors.end());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (repeated_[i].has_value()) outputs[i] = nullptr;
+    }
+    if (std::any_of(outputs.begin(), outputs.end(), [](const DLTensor* each) { return each != nullptr; }))
+      session->Run({tensors.begin(), tensors.begin() + inputs}, outputs);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!repeated_[i].has_value()) continue;
+      const DLTensor &source = *tensors[*repeated_[i]], &target = *tensors[inputs + i];
+      const int64_t nbytes = NumBytes(target);
+      if (NumBytes(source) != nbytes) TVM_FFI_THROW(ValueError) << "result " << i << " has another size";
+      if (nbytes != 0) std::memcpy(DataOf(target), DataOf(source), nbytes);
+    }
+  }
+
   const InferenceRuntime* runtime_;
   const std::string name_;
   const std::shared_ptr<const std::byte> blob_;
   std::mutex mutex_;
   Model model_;
+  std::vector<std::optional<size_t>> repeated_;
   std::shared_ptr<Session> session_;
 };
 
