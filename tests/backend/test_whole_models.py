@@ -271,6 +271,22 @@ def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
     np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
 
 
+def test_a_result_may_be_returned_twice_and_an_input_too(runtime, tmp_path) -> None:
+    """PyTorch gives such results one name."""
+    torch = pytest.importorskip("torch")
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = -x
+            return y, y, x
+
+    x = RNG.standard_normal((4, 8), dtype=np.float32)
+    options = {"backends": runtime, "database": tmp_path / "costs.sqlite"}
+    found = uc.compile(Twice(), (torch.from_numpy(x),), **options)(x)
+    for result, right in zip(found, (-x, -x, x), strict=True):
+        np.testing.assert_array_equal(result.numpy(), right)
+
+
 def test_inputs_may_be_results_and_results_may_be_named_twice(runtime) -> None:
     """A runtime has one tensor for each name."""
     value = helper.make_tensor_value_info

@@ -137,20 +137,21 @@ def _of_module(
     def at(sizes: Mapping[str, int]) -> Imported:
         return Imported(with_fixed_sizes(mod, {}, sizes), inputs, outputs)
 
-    whole = WholeModel(partial(_written, mod, inputs, outputs), inputs, outputs or _numbered(mod))
+    # A model's own names need not be unique: PyTorch names a result that is returned twice, or an input, once.
+    result = mod["main"].ret_ty
+    takes = _numbered("input", len(inputs))
+    gives = _numbered("result", len(result.fields) if isinstance(result, relax.TupleType) else 1)
+    whole = WholeModel(partial(_written, mod, takes, gives), takes, gives)
     return Imported(mod, inputs, outputs, samples, whole, at)
 
 
 def _written(mod: IRModule, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
     """A module as an ONNX model; raises NotExported."""
-    return exported(mod["main"], mod, inputs, outputs or _numbered(mod)).SerializeToString()
+    return exported(mod["main"], mod, inputs, outputs).SerializeToString()
 
 
-def _numbered(mod: IRModule) -> tuple[str, ...]:
-    """Names for the results of ``main``."""
-    result = mod["main"].ret_ty
-    count = len(result.fields) if isinstance(result, relax.TupleType) else 1
-    return tuple(f"result_{number}" for number in range(count))
+def _numbered(what: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{what}_{number}" for number in range(count))
 
 
 def read_model(path: Path) -> Any:
