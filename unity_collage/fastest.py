@@ -30,7 +30,7 @@ from .measure.runnable import why_not_measured
 from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
 from .pipeline import FLOAT32, Pipeline
-from .profile.inputs import why_not_comparable
+from .profile.inputs import has_bfloat16, why_not_comparable
 from .search.memory_bounded import MemoryGoal
 
 _NARROW_TOLERANCE = 5e-2
@@ -54,7 +54,8 @@ def fastest(
         reason = pipeline.unmeasured or "nothing may be measured"
         if pipeline.measure:
             reason = _why_not_compared(costs, imported, target)
-        return fastest_runtime(whole_models, imported, target, refine or BY_DEFAULT, tell, reason)
+        settings = _tolerant(refine or BY_DEFAULT, pipeline, imported)
+        return fastest_runtime(whole_models, imported, target, settings, tell, reason)
     if not pipeline.measure:
         with target:
             mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
@@ -70,8 +71,7 @@ def fastest(
         reason = reason or "the others would not be on the devices that were chosen"
     if refine is not None and reason:
         raise CollageError(f"candidate programs cannot be compared: {reason}")
-    if pipeline.precision != FLOAT32:
-        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
+    settings = _tolerant(settings, pipeline, imported)
     with target:
         priority = tuple(backend.name for backend in select(pipeline.backends, target))
         if reason is None:
@@ -98,6 +98,13 @@ def fastest(
         return replace(
             best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
         )
+
+
+def _tolerant(settings: Refinement, pipeline: Pipeline, imported: IRModule) -> Refinement:
+    """``settings`` with a larger tolerance where programs compute, or their results are, in bfloat16."""
+    if pipeline.precision == FLOAT32 and not has_bfloat16(imported):
+        return settings
+    return replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
 
 
 def _why_not_compared(costs: CostModel, imported: IRModule, target: Target) -> str | None:

@@ -311,6 +311,14 @@ def test_an_input_that_is_not_read_is_taken(runtime, tmp_path) -> None:
     np.testing.assert_array_equal(program(np.full(3, 9, np.float32), x).numpy(), -x)
 
 
+def test_inputs_may_be_bfloat16(runtime, tmp_path) -> None:
+    mod = IRModule({"main": function(lambda x: R.nn.relu(R.astype(x, "float32")), [(4, 8)], "bfloat16")})
+    program = uc.compile(mod, backends=runtime, database=tmp_path / "costs.sqlite")
+    assert [kernel.backend for kernel in program.plan["main"].kernels] == [runtime]
+    x = RNG.standard_normal((4, 8), dtype=np.float32).astype("bfloat16")
+    np.testing.assert_array_equal(program(x).numpy(), np.maximum(x.astype(np.float32), 0))
+
+
 def test_a_model_whose_weights_were_bound_has_no_entrants(runtime, tmp_path) -> None:
     mod = IRModule({"main": graphs.diamond()})
     assert entrants_of(None, mod, [RUNTIMES[runtime]], "f32") == {}

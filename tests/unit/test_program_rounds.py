@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tvm.ir import IRModule
+from tvm.relax import op
 
 from unity_collage import runtime
+from unity_collage.profile.inputs import dummy_inputs
+from unity_collage.profile.stored_inputs import store, stored
 from unity_collage.profile.worker import LoadedPrograms
+from unity_collage.testing.conformance.cases import function
 
 ROUNDS, LEAST, ROUND_SECONDS = 4, 3, 0.001
 SLOW = 0.02
@@ -17,7 +22,7 @@ SLOW = 0.02
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> LoadedPrograms:
-    np.savez(tmp_path / "inputs.npz", **{"0 x": np.zeros(1)})
+    store(tmp_path / "inputs.npz", [[np.zeros(1)]])
     return LoadedPrograms(runtime.num_threads(), tmp_path / "inputs.npz", 1)
 
 
@@ -50,3 +55,15 @@ def test_a_fast_program_and_a_percentile_have_all_runs(loaded: LoadedPrograms) -
     assert runs > ROUNDS * LEAST and rounds == ROUNDS
     runs, rounds = runs_of(loaded, SLOW, 100.0, percentile=90.0)
     assert runs >= ROUNDS * LEAST and rounds == ROUNDS
+
+
+def test_inputs_keep_their_types_and_are_drawn_for_all_floats(tmp_path: Path) -> None:
+    mod = IRModule({"main": function(lambda x: op.nn.relu(x), [(3, 5)], "bfloat16")})
+    inputs = [*dummy_inputs(mod), np.array(True), np.arange(3)]
+    store(tmp_path / "stored.npz", [inputs, [], inputs[1:]])
+    first, second, third = stored(tmp_path / "stored.npz", 3)
+    assert second == []
+    for found, right in zip([*first, *third], [*inputs, *inputs[1:]], strict=True):
+        assert (found.dtype, found.shape) == (right.dtype, right.shape)
+        np.testing.assert_array_equal(found, right)
+    assert first[0].dtype.name == "bfloat16" and first[0].any()

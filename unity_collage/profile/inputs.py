@@ -57,18 +57,26 @@ def why_not_exceptional(mod: IRModule) -> str | None:
             if any(isinstance(binding.value, (relax.If, relax.Function)) for binding in block.bindings):
                 return "it has branches"
         for call in calls(func):
-            made = {dtype_of(ty) for ty in _tensors([call.ty])}
-            read = {dtype_of(ty) for ty in _tensors([arg.ty for arg in call.args])}
+            made = {dtype_of(ty) for ty in tensors_in([call.ty])}
+            read = {dtype_of(ty) for ty in tensors_in([arg.ty for arg in call.args])}
             makes_indexes = made & {"int32", "int64"} and any("float" in dtype for dtype in read)
             if makes_indexes and op_name(call) not in _PICKS:
                 return f"{op_name(call)} makes integers of floats"
     return None
 
 
-def _tensors(types: Sequence[relax.Type]) -> Iterator[relax.TensorType]:
+def has_bfloat16(mod: IRModule) -> bool:
+    """Whether an input or a result of ``main`` is bfloat16."""
+    main = mod["main"]
+    types = [*(param.ty for param in main.params), main.ret_ty] if isinstance(main, relax.Function) else []
+    return any(dtype_of(ty) == "bfloat16" for ty in tensors_in(types))
+
+
+def tensors_in(types: Sequence[relax.Type]) -> Iterator[relax.TensorType]:
+    """The types of tensors, those inside of tuples too."""
     for ty in types:
         if isinstance(ty, relax.TupleType):
-            yield from _tensors(list(ty.fields))
+            yield from tensors_in(list(ty.fields))
         elif isinstance(ty, relax.TensorType):
             yield ty
 
@@ -124,7 +132,7 @@ def inputs_of_sizes(mod: IRModule, sizes: Mapping[str, int]) -> list[np.ndarray]
 
 
 def _dummies(func: relax.Function) -> list[np.ndarray]:
-    return [value if value.dtype.kind == "f" else np.zeros_like(value) for value in random_inputs(func)]
+    return [np.zeros_like(value) if value.dtype.kind in "iub" else value for value in random_inputs(func)]
 
 
 def _of_sizes(main: relax.Function, sizes: Mapping[str, int]) -> relax.Function:

@@ -21,6 +21,7 @@ from ..processes.child import Child, Reply
 from ..program.facts import facts_about
 from ..scratch import Scratch
 from .exceptional import InputSets
+from .stored_inputs import store
 
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
@@ -73,12 +74,9 @@ class ProgramWorker:
             self._signature = replace(signature_of(model, model, None, None), shared=())
         self._is_linked = model is not None and weights_nbytes(model) >= _LARGE_BYTES
         self._folder = Scratch("programs")
-        stored = Path(self._folder.name) / "inputs.npz"
-        named: dict[str, Any] = {
-            f"{i} {k}": value for i, inputs in enumerate(sets) for k, value in enumerate(inputs)
-        }
-        np.savez(stored, **named)
-        hello = {"threads": threads, "inputs": str(stored), "sets": len(sets)}
+        inputs = Path(self._folder.name) / "inputs.npz"
+        store(inputs, sets)
+        hello = {"threads": threads, "inputs": str(inputs), "sets": len(sets)}
         self._child = Child("unity_collage.profile.worker", hello, timeout_seconds, loaded=LOADED)
         self._paths: dict[str, Path] = {}
         self._loaded_by: dict[str, int] = {}
@@ -151,7 +149,7 @@ class ProgramWorker:
 
     def _stored(self, inputs: Sequence[np.ndarray]) -> str:
         path = Path(self._folder.name) / "inputs_between.npz"
-        np.savez(path, *inputs)
+        store(path, [inputs])
         return str(path)
 
     def denormals(self, name: str) -> tuple[float, float] | str:

@@ -21,6 +21,7 @@ from .instrument import kernel_seconds
 from .results import most_apart
 from .rounded_inputs import rounded_sets
 from .rounds import in_turns
+from .stored_inputs import stored
 
 PAUSE_SECONDS = 0.01
 """The pause between two programs, until the caches and the clock settle."""
@@ -46,9 +47,7 @@ class LoadedPrograms:
     def __init__(self, threads: int, inputs: Path, sets: int):
         self._threads = threads
         runtime.set_num_threads(threads)
-        with np.load(inputs) as stored:
-            named = {name: stored[name] for name in stored.files}
-        self._sets = [[named[name] for name in named if name.split()[0] == str(i)] for i in range(sets)]
+        self._sets = stored(inputs, sets)
         self._programs: dict[str, Program] = {}
         self._runs: dict[str, list[Any]] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
@@ -163,8 +162,8 @@ class LoadedPrograms:
         return {"seconds": statistics.median(_seconds_of(run) for _ in range(_LATER_CALLS))}
 
     def _with_inputs(self, name: str, inputs: str) -> Callable[[], Any]:
-        with np.load(inputs) as stored:
-            return partial(self._programs[name], *(stored[key] for key in stored.files))
+        (given,) = stored(Path(inputs), 1)
+        return partial(self._programs[name], *given)
 
     def _denormals(self, name: str) -> dict[str, Any]:
         """The median seconds of a run as it is, and where denormal numbers count as zero; in turns.
