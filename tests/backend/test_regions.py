@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tvm_ffi
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
@@ -32,7 +33,7 @@ from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.pipeline import collage
 from unity_collage.plan.check import checked
 from unity_collage.plan.costs import Cost
-from unity_collage.sessions import RUNTIMES, SessionModel
+from unity_collage.sessions import RUNTIMES, SessionModel, session_module
 from unity_collage.specs import PartitionSpec
 from unity_collage.target import host_target
 from unity_collage.testing.conformance.cases import function
@@ -195,6 +196,15 @@ def test_weights_and_settings_are_those_of_the_session(runtime) -> None:
         "Conv",
     ]
     assert sum(np.prod(each.dims) > 100 for each in read.graph.initializer) >= 2
+
+
+def test_nan_is_not_greater_than_a_number(runtime) -> None:
+    x, y = np.array([np.nan, 1, 2, np.nan], "float32"), np.array([0, np.nan, 1, np.nan], "float32")
+    for compared, right in ((R.greater, x > y), (R.greater_equal, x >= y)):
+        func = function(compared, [(4,), (4,)]).with_attr("global_symbol", "region")
+        region = session_module(runtime, [lowering.session_of(func, RUNTIMES[runtime])])["region"]
+        found = np.from_dlpack(region(*map(tvm_ffi.from_dlpack, (x, y))))
+        np.testing.assert_array_equal(found, right)
 
 
 def test_options_of_a_library_reach_what_is_measured_and_what_is_built(tmp_path: Path) -> None:

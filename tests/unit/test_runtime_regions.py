@@ -42,6 +42,8 @@ INDEX = relax.const(np.array([2, 0], np.int64))
         (call(R.nn.relu, (3,), dtype="int32"), None, "nn.relu of int32 in float32"),
         (call(lambda x: R.astype(x, "float32"), (3,), dtype="int32"), None, None),
         (call(lambda x: R.max(x, axis=1), (3, 5)), "lose NaN", "lose NaN and infinity"),
+        (call(lambda x: R.argmax(x, axis=1), (3, 5)), "lose NaN", "lose NaN and infinity"),
+        (call(lambda x: R.argmin(x, axis=1), (3, 5)), "lose NaN", "lose NaN and infinity"),
         (call(R.nn.max_pool2d, (1, 2, 4, 4)), "lose NaN", None),
         (call(R.maximum, (3,), (3,), dtype="int16"), "few kernels for int16", "sums of int16"),
         (call(R.isnan, (3, 5)), None, "asks for it"),

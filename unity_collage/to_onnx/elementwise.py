@@ -33,8 +33,6 @@ _SAME = {
     "erf": "Erf",
     "exp": "Exp",
     "floor": "Floor",
-    "greater": "Greater",
-    "greater_equal": "GreaterOrEqual",
     "isnan": "IsNaN",
     "less": "Less",
     "less_equal": "LessOrEqual",
@@ -84,6 +82,11 @@ def _clip(writer: Writer, call: relax.Call) -> str:
 
 def _not_equal(writer: Writer, call: relax.Call) -> str:
     return writer.node("Not", writer.node("Equal", *writer.operands(call)))
+
+
+def _mirrored(op: str) -> Handler:
+    """A comparison as the opposite one of the operands in the other order: in OpenVINO NaN is greater than numbers."""
+    return lambda writer, call: writer.node(op, *reversed(writer.operands(call)))
 
 
 def _floor_divide(writer: Writer, call: relax.Call) -> str:
@@ -170,6 +173,8 @@ HANDLERS: dict[str, Handler] = {
     "astype": _cast,
     "clip": _clip,
     "floor_divide": _floor_divide,
+    "greater": _mirrored("Less"),
+    "greater_equal": _mirrored("LessOrEqual"),
     "isfinite": _of_floats(_isfinite),
     "isinf": _of_floats(_isinf),
     "not_equal": _not_equal,

@@ -38,7 +38,7 @@ _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"}
 """Operators that pick elements of their first operand by the others."""
 _READ_NOTHING = frozenset({"relax.ones_like", "relax.zeros_like"})
 """Operators with models without inputs, which a session cannot call."""
-_OVER_AXES = frozenset({"relax.max", "relax.min"})
+_OVER_AXES = frozenset({"relax.max", "relax.min", "relax.argmax", "relax.argmin"})
 _OVER_WINDOWS = frozenset({f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3)})
 _ASK_FOR_NAN = frozenset({"relax.isnan", "relax.isinf", "relax.isfinite"})
 _FEW_KERNELS = frozenset({"bfloat16", "int16", "uint16"})
