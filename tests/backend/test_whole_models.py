@@ -311,6 +311,28 @@ def test_an_input_that_is_not_read_is_taken(runtime, tmp_path) -> None:
     np.testing.assert_array_equal(program(np.full(3, 9, np.float32), x).numpy(), -x)
 
 
+def test_products_with_weights_of_bytes_are_not_rounded(runtime, tmp_path) -> None:
+    weights = RNG.standard_normal((256, 256)).astype(np.float32)
+    scale = np.abs(weights).max(0) / np.float32(127)
+    bytes_ = np.round(weights / scale).astype(np.int8)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=1),
+            helper.make_node("MatMul", ["x", "w"], ["y"]),
+        ],
+        "bytes",
+        [value("x", TensorProto.FLOAT, [8, 256])],
+        [value("y", TensorProto.FLOAT, [8, 256])],
+        [numpy_helper.from_array(bytes_, "q"), numpy_helper.from_array(scale, "s")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = uc.compile(model, backends=runtime, database=tmp_path / "costs.sqlite")
+    x = RNG.standard_normal((8, 256), dtype=np.float32)
+    right = x @ (bytes_ * scale)
+    assert np.abs(program(x).numpy() - right).max() < 1e-5 * np.abs(right).max()
+
+
 def test_inputs_may_be_bfloat16(runtime, tmp_path) -> None:
     mod = IRModule({"main": function(lambda x: R.nn.relu(R.astype(x, "float32")), [(4, 8)], "bfloat16")})
     program = uc.compile(mod, backends=runtime, database=tmp_path / "costs.sqlite")

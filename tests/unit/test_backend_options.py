@@ -154,4 +154,4 @@ def test_a_runtime_names_the_options_that_it_would_ignore() -> None:
 
 def test_options_count_more_than_our_settings() -> None:
     asked = RUNTIMES["openvino"].with_options({"INFERENCE_PRECISION_HINT": "f16"})
-    assert asked.settings_for("bf16") == {"INFERENCE_PRECISION_HINT": "f16"}
+    assert asked.settings_for("bf16") == {**asked.settings, "INFERENCE_PRECISION_HINT": "f16"}

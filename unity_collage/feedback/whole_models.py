@@ -28,6 +28,11 @@ class Entrant:
         """Its name in comparisons."""
         return f"{self.runtime.name}, {WHOLE}"
 
+    @property
+    def version(self) -> str:
+        """What a stored comparison with its program holds for: the version of the runtime, and how it is set."""
+        return f"{self.runtime.version()} {dict(sorted(self.runtime.settings.items()))}"
+
 
 WholeModels = Mapping[str, Entrant]
 """Candidate programs by their names."""
