@@ -341,6 +341,23 @@ def test_inputs_may_be_bfloat16(runtime, tmp_path) -> None:
     np.testing.assert_array_equal(program(x).numpy(), np.maximum(x.astype(np.float32), 0))
 
 
+def test_a_runtime_that_narrows_the_numbers_of_a_model_takes_no_part(tmp_path) -> None:
+    if reason := RUNTIMES["openvino"].why_unavailable():
+        pytest.skip(reason)
+    mod = IRModule({"main": function(lambda x: R.add(R.sin(x), x), [(64, 64)], "float64")})
+    options = {"database": tmp_path / "costs.sqlite", "refine": QUICK}
+    plan = uc.compile(mod, backends=["tvm", "openvino"], **options).plan["main"]
+    reasons = {each.name: each.reason for each in plan.comparison.programs}
+    assert reasons["openvino, the whole model"] == "not built: OpenVINO computes float64 in float32"
+    assert plan.comparison.winner != "openvino, the whole model"
+    (entrant,) = entrants_of(import_model(_model()).whole, mod, [RUNTIMES["openvino"]], "f32").values()
+    assert entrant.why_less_exact(import_model(_model()).mod) is None
+    assert entrant.version.startswith("OpenVINO ") and "'INFERENCE_PRECISION_HINT': 'f32'" in entrant.version
+    alone = uc.compile(mod, backends="openvino", **options)
+    x = RNG.standard_normal((64, 64))
+    np.testing.assert_allclose(alone(x).numpy(), np.sin(x) + x, rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_whose_weights_were_bound_has_no_entrants(runtime, tmp_path) -> None:
     mod = IRModule({"main": graphs.diamond()})
     assert entrants_of(None, mod, [RUNTIMES[runtime]], "f32") == {}

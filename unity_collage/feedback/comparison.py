@@ -89,13 +89,16 @@ class Comparison:
         self, name: str, choice: Choice | None, build: Callable[[], Built], copies: int = OF_A_PLAN
     ) -> bool:
         """:meth:`add` for what ``build`` returns; ``copies`` of the weights are in memory then."""
+        reference = self._reference()
+        if reference is not None and (reason := self._why_less_exact(name)):
+            self.leave_out(name, choice, f"not built: {reason}")
+            return False
         if self.programs and (reason := why_no_room(self.builder.imported, copies)) is not None:
             self.leave_out(name, choice, f"not built: {reason}")
             self.left_out = True
             return False
         self.tell(f"building {name}")
         program = self.programs[name] = CandidateProgram(choice)
-        reference = self._reference()
         try:
             program.built = build()
             program.reason = self.worker.add(name, program.built[1]) or ""
@@ -113,6 +116,11 @@ class Comparison:
     def _reference(self) -> str | None:
         """The first program that runs; the others must compute what it does."""
         return next((name for name, each in self.programs.items() if each.built and not each.reason), None)
+
+    def _why_less_exact(self, name: str) -> str | None:
+        """Why another runtime's program has fewer digits than the others, or None."""
+        entrant = self.builder.whole_models.get(name)
+        return None if entrant is None else entrant.why_less_exact(self.builder.imported)
 
     def _why_not_faster(self, name: str, reference: str) -> str:
         """Why another runtime's program of a model that runs for seconds is not looked at any further, or empty.

@@ -118,7 +118,11 @@ def _records(
     database, locked = model.database_and_lock()
     if database is None:
         return None
-    versions = {name: each.version for name, each in builder.whole_models.items()}
+    versions = {
+        name: each.version
+        for name, each in builder.whole_models.items()
+        if each.why_less_exact(builder.imported) is None
+    }
     return records_of(
         database, builder.costed, builder.imported, plans, settings, builder.target, locked, versions
     )

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..backends.options import split
 from ..errors import CollageError, UnavailableBackend
+from ..graph.calls import calls
+from ..graph.shapes import dtype_of
 from ..plan.comparison import DIFFERS, ProgramComparison
 from ..plan.plan import Plan, PlannedKernel
+from ..profile.inputs import tensors_in
 from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available, whole_model
 
 
@@ -32,6 +36,21 @@ class Entrant:
     def version(self) -> str:
         """What a stored comparison with its program holds for: the version of the runtime, and how it is set."""
         return f"{self.runtime.version()} {dict(sorted(self.runtime.settings.items()))}"
+
+    def why_less_exact(self, imported: IRModule) -> str | None:
+        """Why its results have fewer digits than those of a program that computes as ``imported`` says, or None."""
+        functions = [func for func in imported.functions.values() if isinstance(func, relax.Function)]
+        types = [call.ty for func in functions for call in calls(func)]
+        computed = {dtype_of(ty) for ty in tensors_in(types)}
+        narrowed = self.runtime.narrowed.items()
+        return next(
+            (
+                f"{self.runtime.title} computes {wide} in {narrow}"
+                for wide, narrow in narrowed
+                if wide in computed
+            ),
+            None,
+        )
 
 
 WholeModels = Mapping[str, Entrant]

@@ -23,6 +23,9 @@ class InferenceRuntime:
     in_regions: Mapping[str, str] = field(default_factory=dict[str, str])
     """The additional settings for a part of a program: its threads must not spin while other kernels run."""
 
+    narrowed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Element types of whole models that it computes in other ones, which have fewer digits."""
+
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """What a user has asked for; it counts more than the other settings."""
 
@@ -72,6 +75,7 @@ RUNTIMES = {
             "OpenVINO",
             {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"},
             {"INFERENCE_PRECISION_HINT": "bf16"},
+            narrowed={"float64": "float32"},
         ),
     )
 }
