@@ -23,6 +23,7 @@ from .feedback.room import OF_OURS, why_no_room
 from .feedback.runtimes_alone import fastest_runtime
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
+from .graph.calls import external_symbols
 from .lowering.build import build
 from .lowering.live_memory import held_by
 from .measure.choices import has_no_choice
@@ -31,6 +32,7 @@ from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
 from .pipeline import FLOAT32, Pipeline
 from .profile.inputs import has_bfloat16, why_not_comparable
+from .runtime import custom_ops
 from .search.memory_bounded import MemoryGoal
 
 _NARROW_TOLERANCE = 5e-2
@@ -66,7 +68,7 @@ def fastest(
     if refine is not None and percentile != MEDIAN:
         raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
     settings = replace(settings, percentile=percentile)
-    reason = _why_not_compared(costs, imported, target)
+    reason = _why_not_compared(costs, imported, target) or _why_only_here(imported)
     if pipeline.devices:
         reason = reason or "the others would not be on the devices that were chosen"
     if refine is not None and reason:
@@ -110,6 +112,12 @@ def _tolerant(settings: Refinement, pipeline: Pipeline, imported: IRModule) -> R
 def _why_not_compared(costs: CostModel, imported: IRModule, target: Target) -> str | None:
     """Why programs are not run here to compare them, or None."""
     return costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported) or why_not_measured(target)
+
+
+def _why_only_here(imported: IRModule) -> str | None:
+    """Why a program of ``imported`` runs in this process and in no worker, or None."""
+    functions = custom_ops.operators_among(external_symbols(imported))
+    return f"the Python functions for {', '.join(functions)} are in this process only" if functions else None
 
 
 def _within(goal: MemoryGoal, built: Refined) -> Refined:

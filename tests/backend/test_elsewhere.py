@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import unity_collage as uc
+from unity_collage.cli import main as cli
 from unity_collage.errors import CollageError, ModelError
 from unity_collage.runtime import custom_ops
 from unity_collage.sessions import RUNTIMES
@@ -180,7 +181,10 @@ def test_a_python_function_computes_an_operator(tmp_path, size) -> None:
     program = uc.compile(_with_foo(size), custom_ops={"of.nobody::Foo": foo}, **costs)
     x = np.array([-1, 0, 1, 2], np.float32)
     np.testing.assert_array_equal(program(x).numpy(), -(np.maximum(x, 0) * 3 + 1))
-    assert any("is the Python function for of.nobody::Foo" in line for line in program.plan["main"].remarks)
+    remarks = program.plan["main"].remarks
+    assert any("is the Python function for of.nobody::Foo" in line for line in remarks)
+    why = "programs were not compared: the Python functions for of.nobody::Foo are in this process only"
+    assert (why in remarks) == (size == 4)
 
 
 def test_a_process_that_loads_such_a_program_registers_the_function(tmp_path) -> None:
@@ -194,7 +198,7 @@ program = uc.load({str(path)!r})
 try:
     program(x)
 except uc.CollageError as error:
-    assert "Cannot find function unity_collage.custom.of.nobody::Foo" in str(error)
+    assert "Cannot find function unity_collage.custom.of.nobody::Foo: call unity_collage.regis" in str(error)
 uc.register_custom_ops({{"of.nobody::Foo": lambda x, by: x * by + 1}})
 np.testing.assert_array_equal(uc.load({str(path)!r})(x).numpy(), -(np.maximum(x, 0) * 3 + 1))
 """
@@ -255,3 +259,63 @@ def test_a_python_function_that_fails_is_a_reason() -> None:
 
     with pytest.raises(CollageError, match=r"its Python function fails for zeros and ones: not by 3\.0"):
         uc.compile(_with_foo(), custom_ops={"of.nobody::Foo": foo}, backends=["tvm"])
+
+
+def test_a_saved_program_says_which_functions_it_needs(tmp_path, capsys) -> None:
+    foo = {"of.nobody::Foo": lambda x, by: x * by + 1}
+    program = uc.compile(_with_foo(), custom_ops=foo, measure=False)
+    program.save(tmp_path / "program.so")
+    assert cli.main(["info", str(tmp_path / "program.so")]) == 0
+    assert "functions for of.nobody::Foo" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(CollageError, match=r"this program calls Python functions: of\.nobody::Foo"):
+        program.save(tmp_path / "bundle", bundle=True)
+
+
+def test_a_function_gets_the_constants_of_the_model() -> None:
+    """With zeros in their place it could not be called."""
+    model = _model(
+        [
+            helper.make_node("Constant", [], ["k"], value_int=2),
+            helper.make_node("Rows", ["x", "k"], ["y"], domain="of.nobody"),
+        ],
+        [("x", FLOAT, [6])],
+        [("y", FLOAT, [2])],
+        ["of.nobody"],
+    )
+    rows = {"of.nobody::Rows": lambda x, k: x.reshape(int(k), -1).sum(1)}
+    program = uc.compile(model, custom_ops=rows, measure=False)
+    np.testing.assert_array_equal(program(np.arange(6, dtype=np.float32)).numpy(), [3, 12])
+
+
+def test_a_function_takes_and_returns_bfloat16() -> None:
+    model = _model(
+        [helper.make_node("Twice", ["x"], ["y"], domain="of.nobody")],
+        [("x", TensorProto.BFLOAT16, [2, 3])],
+        [("y", TensorProto.BFLOAT16, [2, 3])],
+        ["of.nobody"],
+    )
+    program = uc.compile(model, custom_ops={"of.nobody::Twice": lambda x: x + x}, measure=False)
+    x = np.arange(6).reshape(2, 3).astype("bfloat16")
+    found = program(x).numpy()
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, x + x)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x, by: [x, x], ""),  # more than the node asks for
+        (lambda x, by: [], "returns 0 arrays for zeros and 0 for ones, and 1 are asked for"),
+        (lambda x, by: [x] * (1 + int(x.max())), "returns 1 arrays for zeros and 2 for ones"),
+        (lambda x, by: x.astype(complex), "returns an array of complex128"),
+    ],
+)
+def test_what_a_function_returns_is_checked(function, reason: str) -> None:
+    custom = {"of.nobody::Foo": function}
+    if not reason:
+        x = np.array([-1, 2, 0, 1], np.float32)
+        program = uc.compile(_with_foo(), custom_ops=custom, measure=False)
+        np.testing.assert_array_equal(program(x).numpy(), -np.maximum(x, 0))
+        return
+    with pytest.raises(ModelError, match=reason):
+        uc.compile(_with_foo(), custom_ops=custom, measure=False)

@@ -6,12 +6,14 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..graph.calls import external_symbols
-from ..runtime import remote_calls, torch_calls
+from ..runtime import custom_ops, remote_calls, torch_calls
 
 
 def with_noted_calls(executable: relax.VMExecutable, lowered: IRModule) -> relax.VMExecutable:
-    """``executable`` with notes of the operators of PyTorch and the remote functions that ``lowered`` calls."""
+    """``executable`` with notes of what ``lowered`` calls: operators of PyTorch, functions of the user, and those of
+    other machines."""
     symbols = external_symbols(lowered)
     setattr(executable, torch_calls.NOTE, torch_calls.operators_among(symbols))
+    setattr(executable, custom_ops.NOTE, custom_ops.operators_among(symbols))
     setattr(executable, remote_calls.NOTE, remote_calls.functions_among(symbols))
     return executable

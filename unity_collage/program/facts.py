@@ -15,7 +15,7 @@ from ..calling.processor import instruction_sets
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
 from ..errors import CollageError
-from ..runtime import cuda, libraries, remote_calls, torch_calls
+from ..runtime import cuda, custom_ops, libraries, remote_calls, torch_calls
 from ..runtime.vendors import VENDORS, part_of, wheel_version
 from ..runtime.virtual_machine import runtimes_in
 
@@ -64,6 +64,8 @@ class Facts(TypedDict):
     """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
     torch: list[str]
     """The operators of PyTorch that it calls. Older programs lack this field."""
+    custom: list[str]
+    """The operators for which it calls Python functions. Older programs lack this field."""
     ffi: str
     """The version of TVM's FFI."""
     version: str
@@ -118,6 +120,7 @@ def facts_about(
         "backends": [] if device == CUDA else backends,
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
         "torch": torch,
+        "custom": getattr(executable, custom_ops.NOTE, []),
         "ffi": libraries.ffi_version(),
         "version": __version__,
         "machine": dict(machine or {}),
@@ -148,6 +151,11 @@ def backends_in(facts: Facts) -> list[str]:
 def torch_calls_in(facts: Facts) -> list[str]:
     """The operators of PyTorch that the program calls."""
     return facts.get("torch", [])
+
+
+def custom_ops_in(facts: Facts) -> list[str]:
+    """The operators for which the program calls Python functions."""
+    return facts.get("custom", [])
 
 
 def device_in(facts: Facts) -> str:

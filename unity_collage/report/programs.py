@@ -35,6 +35,8 @@ def _rows(facts: Facts) -> Iterable[tuple[str, str]]:
     yield "libraries", _listed({f"collage_{name}": version for name, version in facts["libraries"].items()})
     if facts.get("torch"):
         yield "PyTorch", f"computes {', '.join(facts['torch'])}"
+    if facts.get("custom"):
+        yield "Python", f"functions for {', '.join(facts['custom'])}, which the process registers"
     yield "made by", _listed({"unity_collage": facts["version"], **facts["wheels"], "tvm_ffi": facts["ffi"]})
     yield from facts["machine"].items()
 

@@ -1,7 +1,9 @@
 """Python functions that compute operators of a program. A process that loads the program registers them first."""
 
+import ctypes
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ CustomOps = Mapping[str, Callable[..., Any]]
 keyword arguments. They have no side effects."""
 
 
-_ALIGNMENT = 64
-"""In bytes; kernels read and write whole vectors."""
+_PREFIX = "unity_collage.custom."
+NOTE = "collage_custom"
+"""The attribute of an executable that names the operators for which it calls Python functions."""
+_MISSING = re.compile(rf"Cannot find function {re.escape(_PREFIX)}(\S+)")
 
 _registered: dict[str, Callable[..., Any]] = {}
 """The functions that programs of this process call, by the name of the operator."""
@@ -22,7 +26,23 @@ _registered: dict[str, Callable[..., Any]] = {}
 
 def symbol_of(name: str) -> str:
     """The symbol by which a program calls the function for the operator ``name``."""
-    return f"unity_collage.custom.{name}"
+    return _PREFIX + name
+
+
+def operators_among(symbols: Iterable[str]) -> list[str]:
+    """The operators whose functions are called by these symbols, each once."""
+    return sorted({symbol.removeprefix(_PREFIX) for symbol in symbols if symbol.startswith(_PREFIX)})
+
+
+def why_not_found(error: str) -> str | None:
+    """What to do about an ``error`` that says that a function is missing; None for other errors."""
+    named = _MISSING.search(error)
+    if named is None:
+        return None
+    advice = (
+        f"call unity_collage.register_custom_ops({{{named[1]!r}: function}}) before the program is loaded"
+    )
+    return f"{named[0]}: {advice}"
 
 
 def register_custom_ops(custom_ops: CustomOps) -> None:
@@ -57,23 +77,32 @@ def _as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of encoded attributes and tensors."""
 
     def packed(attributes: str, *tensors: Any) -> Any:
-        results = results_of(function, [np.from_dlpack(tensor) for tensor in tensors], str(attributes))
-        made = [tvm_ffi.from_dlpack(_copied(result)) for result in results]
+        made = [_tensor(each) for each in results_of(function, list(map(_array, tensors)), str(attributes))]
         return made[0] if len(made) == 1 else made
 
     return packed
 
 
-def _copied(result: np.ndarray) -> np.ndarray:
-    """A dense copy, aligned as kernels assume.
+def _array(tensor: Any) -> np.ndarray:
+    """A tensor as an array: its memory, or a copy where DLPack of numpy lacks its type, such as bfloat16."""
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError):
+        import ml_dtypes  # noqa: F401  # numpy knows bfloat16 from here
 
-    It is copied since a result may be an operand, and later kernels reuse its memory.
-    """
-    memory = np.empty(result.nbytes + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[begin : begin + result.nbytes].view(result.dtype).reshape(result.shape)
-    copy[...] = result
-    return copy
+        array = np.empty(tensor.shape, str(tensor.dtype))
+        ctypes.memmove(array.ctypes.data, tensor.data_ptr(), array.nbytes)
+        return array
+
+
+def _tensor(result: np.ndarray) -> Any:
+    """A copy in TVM's memory: a result may be an operand, and later kernels reuse that."""
+    source = np.ascontiguousarray(result, result.dtype.newbyteorder("="))
+    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+    dtype, device = tvm_ffi.dtype(source.dtype.name), tvm_ffi.device("cpu")
+    tensor = allocate(tvm_ffi.Shape(result.shape), dtype, device, None)
+    ctypes.memmove(tensor.data_ptr(), source.ctypes.data, source.nbytes)
+    return tensor
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
 
-from unity_collage.runtime import cuda, streams, torch_calls
+from unity_collage.runtime import cuda, custom_ops, streams, torch_calls
 from unity_collage.runtime.libraries import load_tvm_runtime
 from unity_collage.runtime.vendors import VENDORS
 
@@ -133,9 +133,14 @@ def with_functions_of_tvm(call: Callable[[], _Result]) -> _Result:
 
 
 def _is_found(error: str) -> bool:
-    """Whether the function that an error names was missing and may now be registered."""
+    """Whether the function that an error names was missing and may now be registered.
+
+    Raises RuntimeError for a function that only the caller can register.
+    """
     if torch_calls.register_missing(error):
         return True
+    if reason := custom_ops.why_not_found(error):
+        raise RuntimeError(reason)
     if "tvm.relax" in sys.modules:
         return False
     import_without_torch("tvm.relax")

@@ -184,28 +184,45 @@ def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[Res
 
 
 def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[Result]:
-    """The types of a function's results for zeros and for ones; sizes that differ depend on the data."""
+    """The types of a function's results for zeros and for ones in place of what is computed; constants are themselves.
+
+    Sizes that differ between the two depend on the data.
+    """
     values = [value for value in node.inputs if value is not None]
     is_fixed = all(isinstance(dim, int) for value in values for dim in value.shape)
-    shapes = [[dim if isinstance(dim, int) else _DRAWN for dim in value.shape] for value in values]
-    dtypes = [numpy_dtype(value.dtype) for value in values]
     try:
         for_zeros, for_ones = (
-            results_of(function, list(map(fill, shapes, dtypes)), attributes) for fill in (np.zeros, np.ones)
+            results_of(function, [_filled(value, fill) for value in values], attributes)
+            for fill in (np.zeros, np.ones)
         )
     except Exception as error:  # the user's code
         raise ModelError(
             f"{node.title}: its Python function fails for zeros and ones: {first_line(error)}"
         ) from error
+    made, asked = len(for_zeros), sum(map(bool, node.proto.output))
+    if made < asked or made != len(for_ones):
+        raise ModelError(
+            f"{node.title}: its Python function returns {made} arrays for zeros and {len(for_ones)} for ones, and "
+            f"{asked} are asked for"
+        )
     results = []
     for zero, one in zip(for_zeros, for_ones, strict=True):
         if zero.dtype != one.dtype or zero.ndim != one.ndim:
             raise ModelError(
                 f"{node.title}: its Python function returns other types or ranks for zeros than for ones"
             )
+        if zero.dtype.name not in DTYPES:
+            raise ModelError(f"{node.title}: its Python function returns an array of {zero.dtype.name}")
         equal = [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
         results.append(Result(zero.dtype.name, equal))
     return results
+
+
+def _filled(value: Value, fill: Callable[..., np.ndarray]) -> np.ndarray:
+    """A constant, or an array like ``value``."""
+    if value.numbers is not None:
+        return np.array(value.numbers)
+    return fill([dim if isinstance(dim, int) else _DRAWN for dim in value.shape], numpy_dtype(value.dtype))
 
 
 def _called(
