@@ -76,3 +76,31 @@ def test_buffers_of_zeros_are_two_and_new_in_each_call():
     for seed in range(2):
         x = floats(*SHAPE, seed=seed)
         np.testing.assert_allclose(np.asarray(program(x)), 11 * x, rtol=1e-5)
+
+
+@I.ir_module
+class _Turned:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(4), T.int64(16)), "float32")):
+        for i, j in T.grid(T.int64(4), T.int64(16)):
+            with T.sblock("grown"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                x[vi, vj] = x[vi, vj] * T.float32(10)
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+        cls = _Turned
+        with R.dataflow():
+            a = R.permute_dims(R.permute_dims(x))
+            b = R.call_tir_inplace(cls.grown, (a,), inplace_indices=[0], out_ty=R.Tensor((4, 16), "float32"))
+            c = R.add(b, x)
+            R.output(c)
+        return c
+
+
+def test_a_copy_made_by_two_transposes_is_changed_and_not_the_input():
+    x = floats(4, 16)
+    given = x.copy()
+    found = np.asarray(uc.compile(_Turned, measure=False)(given))
+    np.testing.assert_allclose(found, 11 * x, rtol=1e-5)
+    np.testing.assert_array_equal(given, x)

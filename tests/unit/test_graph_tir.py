@@ -142,3 +142,9 @@ def test_readers_of_memory_come_before_its_change() -> None:
     assert {graph.nodes[i].var.name for i in node["c"].inputs} == {"a", "v", "b"}
     assert node["b"].index < node["c"].index
     assert (node["b"].changed_by, node["v"].changed_by, node["d"].changed_by) == ("c", "c", "")
+
+
+def test_memory_is_changed_under_all_its_names() -> None:
+    graph = DataflowGraph(InPlace["main"], InPlace)
+    changed = {node.var.name: graph.changed_memory.has(node.var) for node in graph.nodes}
+    assert changed == {"a": True, "v": True, "b": False, "c": True, "d": False, "e": False}

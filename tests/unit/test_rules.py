@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 from tvm import relax, tirx
+from tvm.script import ir as I
 from tvm.script import relax as R
+from tvm.script import tirx as T
 
 from unity_collage.graph import DataflowGraph, Limits
 from unity_collage.index_set import to_text
-from unity_collage.rules import DFPattern, Found, FusionCone, OnlyValid, OpPredicate, PrimitiveChain, Union
+from unity_collage.rules import (
+    CancellingTransposes,
+    DFPattern,
+    Found,
+    FusionCone,
+    OnlyValid,
+    OpPredicate,
+    PrimitiveChain,
+    Union,
+)
 from unity_collage.rules.base import Declined, Rule
 from unity_collage.testing import graphs
 
@@ -261,3 +272,50 @@ def test_rules_are_values() -> None:
     assert FusionCone() == FusionCone() and hash(FusionCone()) == hash(FusionCone())
     assert Union((FusionCone(),)) != Union((FusionCone(max_depth=2),))
     assert repr(OnlyValid(FusionCone())) == repr(OnlyValid(FusionCone()))
+
+
+@I.ir_module
+class _TurnedTwice:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(2), T.int64(4)), "float32")):
+        for i, j in T.grid(T.int64(2), T.int64(4)):
+            with T.sblock("grown"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                x[vi, vj] = x[vi, vj] * T.float32(3)
+
+    @R.function
+    def unchanged(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        cls = _TurnedTwice
+        with R.dataflow():
+            a = R.permute_dims(R.permute_dims(x))
+            b = R.exp(a)
+            c = R.call_tir_inplace(cls.grown, (b,), inplace_indices=[0], out_ty=R.Tensor((2, 4), "float32"))
+            R.output(c)
+        return c
+
+    @R.function
+    def changed_behind(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        cls = _TurnedTwice
+        with R.dataflow():
+            a = R.permute_dims(R.permute_dims(x))
+            c = R.call_tir_inplace(cls.grown, (a,), inplace_indices=[0], out_ty=R.Tensor((2, 4), "float32"))
+            R.output(c)
+        return c
+
+    @R.function
+    def changed_before(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        cls = _TurnedTwice
+        with R.dataflow():
+            b = R.exp(x)
+            a = R.permute_dims(R.permute_dims(b))
+            c = R.call_tir_inplace(cls.grown, (b,), inplace_indices=[0], out_ty=R.Tensor((2, 4), "float32"))
+            d = R.add(a, c)
+            R.output(d)
+        return d
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"), [("unchanged", ["{0,1}"]), ("changed_behind", []), ("changed_before", [])]
+)
+def test_transposes_are_no_view_of_memory_that_is_changed(name: str, offered: list[str]) -> None:
+    assert found(CancellingTransposes(), _TurnedTwice[name]) == offered

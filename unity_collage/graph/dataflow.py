@@ -18,7 +18,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ..index_set import EMPTY, IndexSet, index_set
-from .in_place import changed_readers
+from .in_place import ChangedMemory, changed_readers
 from .kinds import OpKind, call_kinds, call_signature, kind_without_kernel
 from .prim_funcs import CALL_TIR, callee_of, prim_func_of, prim_kinds, tensors_of
 
@@ -127,6 +127,11 @@ class DataflowGraph:
                 here |= reach[source]
             reach.append(here)
         return tuple(reach)
+
+    @cached_property
+    def changed_memory(self) -> ChangedMemory:
+        """The memory that the function changes in place."""
+        return ChangedMemory(self.func)
 
     @cached_property
     def kinds(self) -> tuple[OpKind, ...]:

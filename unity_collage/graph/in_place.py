@@ -86,6 +86,33 @@ class MemoryOwners:
         return frozenset(owner for var in _shared(value) for owner in self.of(var))
 
 
+class ChangedMemory:
+    """The memory that some binding of a function changes in place, also in a branch or in a function inside it."""
+
+    def __init__(self, func: relax.Function):
+        bindings = list(_bindings(func.body))
+        self._memory = MemoryOwners(bindings)
+        changed = (var for binding in bindings for var in changed_operands(binding.value))
+        self._changed = frozenset(owner for var in changed for owner in self._memory.of(var))
+
+    def has(self, var: relax.Var) -> bool:
+        """Whether the memory of ``var`` is changed."""
+        return bool(self._changed) and not self._changed.isdisjoint(self._memory.of(var))
+
+
+def _bindings(body: relax.Expr) -> Iterator[relax.Binding]:
+    if not isinstance(body, relax.SeqExpr):
+        return
+    for binding in (binding for block in body.blocks for binding in block.bindings):
+        yield binding
+        value = binding.value
+        if isinstance(value, relax.If):
+            yield from _bindings(value.true_branch)
+            yield from _bindings(value.false_branch)
+        elif isinstance(value, relax.Function):
+            yield from _bindings(value.body)
+
+
 def _shared(value: relax.Expr) -> Iterator[relax.Var]:
     """The variables whose memory ``value`` may share."""
     if isinstance(value, relax.Var):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..graph import DataflowGraph, IndexSet, Node, index_set, members
+from ..graph import DataflowGraph, IndexSet, Node, index_set, members, used_vars
 from ..graph.shapes import tensor_type
 from .base import Found
 from .tree import Printed
@@ -33,14 +33,20 @@ class CancellingTransposes(Printed):
 
 
 def transpose_cancelled_by(graph: DataflowGraph, node: Node) -> int | None:
-    """The transpose of the same block that ``node``, its inverse, reads; None if ``node`` cancels nothing."""
+    """The transpose of the same block that ``node``, its inverse, reads; None if ``node`` cancels nothing.
+
+    It cancels nothing either if its result, or what the first one reads, is changed in place: then they are two values.
+    """
     second = _axes(node)
     if second is None or not node.inputs:
         return None
     source = graph.nodes[node.inputs[0]]
     first = _axes(source)
     inverse = first is not None and [first[axis] for axis in second] == list(range(len(second)))
-    return source.index if inverse and source.block == node.block and node.in_dataflow else None
+    if not inverse or source.block != node.block or not node.in_dataflow:
+        return None
+    shared = (node.var, *used_vars(source.value))
+    return None if any(map(graph.changed_memory.has, shared)) else source.index
 
 
 def _axes(node: Node) -> list[int] | None:
