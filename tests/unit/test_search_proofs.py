@@ -22,9 +22,9 @@ from unity_collage.search.bounds import lp_potentials, lp_proof
 from unity_collage.search.branches import ProofBranch, branches_seconds, why_no_branches
 from unity_collage.search.branching import MOST_BRANCHES, branched
 from unity_collage.search.certificate import Certificate, certificate_of, why_not
-from unity_collage.search.enumeration import Enumeration, least_seconds
+from unity_collage.search.enumeration import Enumeration, least_seconds, why_not_enumerated
 from unity_collage.search.problem import NoCover, Option, Problem
-from unity_collage.search.proof import BoundProof
+from unity_collage.search.proof import BoundProof, why_no_proof
 from unity_collage.search.validity import ROUNDING, seconds_of_only
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -164,6 +164,26 @@ def test_an_enumeration_finds_no_less_than_what_no_plan_costs(problem: Problem, 
     assert found is not None and found <= expected + 1e-9
     if problem.redundant and not any(o.inside.bit_count() > 1 for o in problem.options):
         assert found == pytest.approx(min(expected, claim.seconds))
+
+
+def test_an_enumeration_does_not_trust_sums_that_are_rounded() -> None:
+    """Each -63 vanishes beside 2**60: behind the last node 128 s would seem to be left, and less than nothing is."""
+    alike = tuple(Option(id_, 0b011111, seconds) for id_, seconds in ((0, 1.0), (1, 100.0)))
+    chain = ((), *((node,) for node in range(5)))
+    problem = Problem(chain, EMPTY, (*alike, Option(2, 0b100000, 1.0)))
+    forged = Enumeration(101.0, (2.0**60, -63.0, -63.0, -63.0, 128.0 - 2.0**60, 0.0))
+    assert "too large to be added" in (why_not_enumerated(problem, forged) or "")
+    assert why_not_enumerated(problem, Enumeration(2.0, (1.0, 0.0, 0.0, 0.0, 0.0, 1.0))) is None
+
+
+def test_numbers_that_are_none_are_no_proof() -> None:
+    endless = BoundProof((float("inf"), -float("inf"), 0.0))
+    assert why_no_proof(RING, endless) == "a potential or a reading is not a finite number"
+
+
+def test_a_node_that_does_not_exist_is_not_left_behind() -> None:
+    claim = replace(certified(RING, solve(RING)), left_behind=(-1,))
+    assert why_not(RING, claim) == "node -1 must not be left behind"
 
 
 def test_an_enumeration_that_takes_too_long_is_no_proof() -> None:

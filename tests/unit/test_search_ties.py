@@ -208,3 +208,15 @@ def test_every_broken_tie_can_be_checked(problem: Problem, noise: list[int], dri
     assert found.seconds - cheapest.seconds <= found.tie_seconds + 1e-9
     assert found.is_closed == cheapest.is_closed
     assert with_ties_broken(problem, cheapest, ("two", "one")) == found
+
+
+def test_a_tie_with_what_another_swap_has_taken_is_no_tie_with_the_plan() -> None:
+    """0 ties with 1 and 1 with 2, but 2 costs more than twice as much as 0."""
+    options = tuple(Option(id_, 0b1, float(id_ + 1), 0, "lib", id_ + 0.4, id_ + 1.5) for id_ in range(3))
+    problem = Problem(((),), 0, options)
+    found = cheapest_cover(problem)
+    forged = TieClaim((2,), (), 3.0, ((1, (0,)), (2, (1,))))
+    reason = why_not_ties(problem, certificate_of(problem, found), forged)
+    assert reason == "option 2 replaces options that are not in the certified plan"
+    honest = TieClaim((1,), (), 2.0, ((1, (0,)),))
+    assert why_not_ties(problem, certificate_of(problem, found), honest) is None

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import NamedTuple
 
 from ..index_set import IndexSet, members
@@ -47,7 +48,7 @@ class Enumeration:
 
 def why_not_enumerated(problem: Problem, claim: Enumeration) -> str | None:
     """Why the claim is wrong or cannot be checked, or None."""
-    reason = why_no_proof(problem, BoundProof(claim.potentials))
+    reason = why_no_proof(problem, BoundProof(claim.potentials)) or _why_imprecise(claim)
     if reason is not None:
         return reason
     found = least_seconds(problem, claim)
@@ -56,6 +57,18 @@ def why_not_enumerated(problem: Problem, claim: Enumeration) -> str | None:
     if found < claim.seconds * (1 - 2 * _MARGIN):
         return f"a plan may cost {found} s, less than {claim.seconds} s"
     return None
+
+
+def _why_imprecise(claim: Enumeration) -> str | None:
+    """Why the walk cannot trust its sums of potentials, or None.
+
+    On the way to a plan each potential is added and subtracted at most twice. A step rounds by at most one part in
+    2**53 of the sum of their absolute values.
+    """
+    rounded = len(claim.potentials) * fsum(map(abs, claim.potentials)) * 2.0**-50
+    if rounded <= _MARGIN * abs(claim.seconds):
+        return None
+    return f"its potentials are too large to be added: the sums are rounded by up to {rounded} s"
 
 
 def least_seconds(problem: Problem, claim: Enumeration, most: int = MOST_STATES) -> float | None:

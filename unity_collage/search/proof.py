@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, isfinite
 
 from ..index_set import EMPTY, members
 from .problem import Option, Problem
@@ -64,6 +64,8 @@ def why_no_proof(problem: Problem, proof: BoundProof) -> str | None:
     """The first condition that ``proof`` violates, or None. ``fsum`` rounds only once, so its sign is exact."""
     if len(proof.potentials) != len(problem.sources):
         return f"{len(proof.potentials)} potentials for {len(problem.sources)} nodes"
+    if not all(map(isfinite, (*proof.potentials, *(seconds for _, _, _, seconds in proof.readings)))):
+        return "a potential or a reading is not a finite number"
     for node, potential in enumerate(proof.potentials):
         if problem.free >> node & 1 and not potential <= 0:
             return f"node {node} is free, its potential is {potential}"

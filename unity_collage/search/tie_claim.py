@@ -31,12 +31,12 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
     for identity in (*claim.chosen, *(taken for taken, _ in claim.swaps)):
         if identity not in by_id:
             return f"option {identity} does not exist"
-    expected = Counter(certificate.chosen)
+    left = Counter(certificate.chosen)
     for taken, instead in claim.swaps:
-        if Counter(instead) - expected:
+        if Counter(instead) - left:
             return f"option {taken} replaces options that are not in the certified plan"
-        expected = expected - Counter(instead) + Counter([taken])
-    if Counter(claim.chosen) != expected:
+        left -= Counter(instead)
+    if Counter(claim.chosen) != left + Counter(taken for taken, _ in claim.swaps):
         return "the plans differ by more than the swaps"
     for taken, instead in claim.swaps:
         reason = _why_no_tie(problem, by_id[taken], [by_id[identity] for identity in instead])

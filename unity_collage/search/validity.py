@@ -78,7 +78,7 @@ def _why_not_valid(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[
 def _why_not_alone(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
     """The first option or node that breaks a rule by itself, or is covered too often, or None."""
     for node in left:
-        if not problem.free >> node & 1:
+        if not 0 <= node < len(problem.sources) or not problem.free >> node & 1:
             return f"node {node} must not be left behind"
     for kernel in kernels:
         if max(kernel.inside) not in kernel.writes:
