@@ -220,3 +220,16 @@ def test_a_tie_with_what_another_swap_has_taken_is_no_tie_with_the_plan() -> Non
     assert reason == "option 2 replaces options that are not in the certified plan"
     honest = TieClaim((1,), (), 2.0, ((1, (0,)),))
     assert why_not_ties(problem, certificate_of(problem, found), honest) is None
+
+
+def test_a_kernel_with_an_expected_cost_ties_with_none() -> None:
+    measured = (option(0, 0b001, 5.0, 0.2, "tvm"), option(1, 0b110, 5.0, 0.2, "tvm"))
+    guess = Option(2, 0b111, 10.05, 0, "lib", least=2.0)
+    problem = Problem(CHAIN, 0, (*measured, guess), drift=0.025)
+    found = with_ties_broken(problem, cheapest_cover(problem), ("lib", "tvm"))
+    assert ids(found) == [0, 1] and tied_with(problem, found) == {}
+    claim = TieClaim((2,), (), 10.05, ((2, (0, 1)),))
+    reason = why_not_ties(problem, certificate_of(problem, found), claim)
+    assert reason == "option 2 was not measured, so it ties with none"
+    sure = replace(problem, options=(*measured, replace(guess, least=None)))
+    assert ids(with_ties_broken(sure, cheapest_cover(sure), ("lib", "tvm"))) == [2]

@@ -76,6 +76,8 @@ def _drift(problem: Problem, taken: Option, instead: Sequence[Option]) -> float:
 
 def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
     """Why the intervals of an option and of the options that it replaces do not overlap, or None."""
+    if taken.least is not None:
+        return f"option {taken.id} was not measured, so it ties with none"
     nodes = set(members(taken.inside))
     if not all(nodes.issuperset(members(option.inside)) for option in instead):
         return f"option {taken.id} does not compute all nodes of the options that it replaces"

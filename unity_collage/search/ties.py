@@ -110,7 +110,7 @@ def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int,
     same = {(option.inside, option.hidden): option for option in plan.chosen}
     chosen = {option.id for option in plan.chosen}
     for option in problem.options:
-        if option.id in chosen:
+        if option.id in chosen or option.least is not None:  # a guess has no interval that could overlap
             continue
         equal = same.get((option.inside, option.hidden))
         group = [equal] if equal else _group(option, owners, shared)
