@@ -126,3 +126,37 @@ def test_throughs_are_those_of_brute_force(problem: Problem) -> None:
             assert through.seconds >= least - 1e-9
             if with_it is None or with_it > least + 1e-9:
                 assert through.seconds == pytest.approx(least)
+
+
+def test_without_a_kernel_no_plan_mixes_what_excludes_each_other() -> None:
+    """In place of 1 there is 2, but not beside 0: the plan without 1 takes 3 in place of 0."""
+    options = (
+        Option(0, 0b01, 1.0, backend="a"),
+        Option(1, 0b10, 1.0, backend="c"),
+        Option(2, 0b10, 1.5, backend="b"),
+        Option(3, 0b01, 10.0, backend="c"),
+    )
+    problem = Problem(((), (0,)), EMPTY, options, exclusions=(("a", "b"),))
+    best = solve(problem)
+    assert ids(best) == [0, 1]
+    found = best_withouts(problem, best)
+    assert {id_: (each.seconds, each.exact) for id_, each in found.items()} == {
+        0: (11.0, True),
+        1: (11.5, True),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(excluding_problems(most=6))
+def test_withouts_are_those_of_brute_force(problem: Problem) -> None:
+    try:
+        best = cheapest_cover(problem)
+    except NoCover:
+        return
+    found = best_withouts(problem, best)
+    for option in best.chosen:
+        rest = tuple(other for other in problem.options if other.id != option.id)
+        least, without = cheapest(replace(problem, options=rest)), found.get(option.id)
+        assert (least is None) == (without is None)
+        if without is not None and without.exact:
+            assert without.seconds == pytest.approx(least)

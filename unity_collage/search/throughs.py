@@ -17,7 +17,7 @@ from .potentials import potentials_of
 from .problem import NoCover, Option, Problem, Solution
 from .spaces import space_of
 from .states import Space, cheapest_of_equals
-from .walk import INFINITE, Budget, Edge, Layers, cheapest_finished, edges, walk
+from .walk import INFINITE, Budget, Edge, Layers, edges, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
     walked = _walked(problem, best.seconds, max_states)
     at = {problem.outputs(option).bit_length() - 1: option for option in best.chosen}
     found = _withouts(edges(walked.space, walked.layers), at)
-    least = cheapest_finished(walked.layers) if walked.is_relaxed else best.seconds
-    stand_in = _stand_ins(walked.problem, best, least)
+    stand_in = _stand_ins(walked.problem, _with_each(walked, best))
     answer: dict[int, Through] = {}
     for layer, option in at.items():
         without = walked.bounded(min(found.get(layer, INFINITE), stand_in.get(option.id, INFINITE)))
@@ -124,17 +123,27 @@ def _walked(problem: Problem, best_seconds: float, max_states: int) -> _Walked:
     return _Walked(problem, space, layers, ceiling)
 
 
-def _stand_ins(problem: Problem, best: Solution, least: float) -> dict[int, float]:
-    """The cost of the plan with the second cheapest option of the same effect, by id of the chosen option.
+def _with_each(walked: _Walked, best: Solution) -> Mapping[int, float]:
+    """The cost of the cheapest plan of the problem with each option of ``best``, by id.
 
-    ``least``: the cost of the cheapest plan of ``problem``.
+    That is ``best`` itself, unless it is a plan of another camp, or of the problem with its transitions.
+    """
+    there = {option.id for option in walked.problem.options}
+    if not walked.is_relaxed and all(option.id in there for option in best.chosen):
+        return {option.id: best.seconds for option in best.chosen}
+    return _throughs(edges(walked.space, walked.layers))
+
+
+def _stand_ins(problem: Problem, with_each: Mapping[int, float]) -> dict[int, float]:
+    """The cost of the plan with the second cheapest option of the same effect, by id of the cheapest one.
+
+    ``with_each``: the cost of the cheapest plan with an option, by id.
     """
     by_id = {option.id: option for option in problem.options}
-    chosen = {option.id for option in best.chosen}
     found: dict[int, float] = {}
     for id_, equal in cheapest_of_equals(problem).items():
-        if equal.id in chosen and id_ != equal.id:
-            seconds = least + problem.cost(by_id[id_]) - problem.cost(equal)
+        if equal.id in with_each and id_ != equal.id:
+            seconds = with_each[equal.id] + problem.cost(by_id[id_]) - problem.cost(equal)
             found[equal.id] = min(found.get(equal.id, INFINITE), seconds)
     return found
 
