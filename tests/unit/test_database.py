@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 
 import pytest
+from sqlalchemy import Connection, func, select
 
 from unity_collage.database import location, schema
+from unity_collage.database.connections import Connections
 from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined, default_path
+from unity_collage.database.upsert import put_row
 from unity_collage.errors import DatabaseError
 from unity_collage.plan.costs import Cost
 
@@ -289,3 +294,42 @@ def _refused(*_: object) -> None:
 def test_without_a_database_to_read_the_error_stays(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="it is a folder"):
         CostDatabase(tmp_path, goes_on=True)
+
+
+def test_a_server_that_is_away_for_a_moment_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unity_collage.database.costs._PAUSES", (0.0, 0.0))
+    database = CostDatabase(tmp_path / "costs.sqlite", goes_on=True)
+    database.put("key", HERE, "conv2d", COST)
+    database.path = None  # as if it were a server
+    reading, failures = database.reading, iter(["the connection is lost"])
+
+    def failing_once() -> AbstractContextManager[Connection]:
+        if reason := next(failures, None):
+            raise DatabaseError(reason)
+        return reading()
+
+    monkeypatch.setattr(database, "reading", failing_once)
+    assert "key" in database.get(["key"], HERE) and database.why_not_kept is None
+
+
+def test_a_query_of_another_thread_undoes_nothing_in_memory() -> None:
+    memory, is_read = Connections(None, read_only=False, create=True), Event()
+
+    def read() -> None:
+        assert _texts(memory) in (0, 1)
+        is_read.set()
+
+    reader = Thread(target=read)
+    with memory.writing() as connection:
+        put_row(connection, schema.WORKLOADS, {"digest": "1", "text": "a function"})
+        reader.start()
+        is_read.wait(0.2)  # it has to wait until the row is committed
+    reader.join()
+    assert _texts(memory) == 1
+
+
+def _texts(memory: Connections) -> int:
+    with memory.reading() as connection:
+        return int(connection.execute(select(func.count()).select_from(schema.WORKLOADS)).scalar_one())

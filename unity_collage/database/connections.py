@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -18,8 +20,13 @@ class Connections:
     """A pool of connections to one database; its tables are created first."""
 
     def __init__(self, where: str | Path | None, read_only: bool, create: bool):
-        """``where`` is None for a database in the memory of this process."""
+        """``where`` is None for a database in the memory of this process.
+
+        Its one connection is for one thread at a time. The end of a query would roll back what another thread has not
+        committed yet.
+        """
         self.name = "memory" if where is None else shown(where)
+        self._alone: AbstractContextManager[Any] = threading.RLock() if where is None else nullcontext()
         self._verb = "read from" if read_only else "kept in"
         with self._explained():
             self._engine = _engine(where, read_only, create and not read_only)
@@ -28,13 +35,13 @@ class Connections:
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """A connection for queries."""
-        with self._explained(), self._engine.connect() as connection:
+        with self._alone, self._explained(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
         """A connection inside one transaction, which is rolled back when an error ends it."""
-        with self._explained(), self._engine.connect() as connection:
+        with self._alone, self._explained(), self._engine.connect() as connection:
             connection = connection.execution_options(**{WRITES: True})
             with connection.begin():
                 yield connection

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -31,7 +32,7 @@ __all__ = ["CostDatabase", "CostRow", "FailureKind", "Quarantined", "default_pat
 
 _LOG = logging.getLogger(__name__)
 _PAUSES = (0.1, 0.5, 2.0)
-"""Seconds between attempts to write to a server."""
+"""Seconds between attempts to reach a server."""
 _AT_ONCE = 500
 """How many keys go into one query; SQLite's limit is 32,766."""
 
@@ -68,6 +69,7 @@ class CostDatabase:
         self._goes_on = goes_on and not read_only
         self._memory: Connections | None = None
         self._is_lost = False
+        self._falling = threading.Lock()
         self._noting: list[Answers] = []
         try:
             self._connections = Connections(where, read_only, create)
@@ -233,23 +235,26 @@ class CostDatabase:
     def _stored(
         self, table: Table, column: str, wanted: Sequence[str], conditions: Sequence[ColumnElement[bool]]
     ) -> list[dict[str, Any]]:
-        if self._is_lost:
-            return []
-        try:
-            with self.reading() as connection:
-                return list(_rows(connection, table, column, wanted, conditions))
-        except DatabaseError as error:
-            if not self._goes_on:
-                raise
-            self._is_lost = True  # each further query would wait for its timeout again
-            self._fall_back(error)
-            return []
+        pauses = self._pauses()
+        while not self._is_lost:
+            try:
+                with self.reading() as connection:
+                    return list(_rows(connection, table, column, wanted, conditions))
+            except DatabaseError as error:
+                if not self._goes_on:
+                    raise
+                if (pause := next(pauses, None)) is None:
+                    self._is_lost = True  # each further query would wait for its timeout again
+                    self._fall_back(error)
+                else:
+                    time.sleep(pause)
+        return []
 
     def _keep(self, table: Table, row: dict[str, Any], texts: Sequence[tuple[Table, str]] = ()) -> None:
         """Store a row and the texts that it refers to."""
         for answers in self._noting:
             answers.wrote(table, row)
-        pauses = iter(_PAUSES if self.path is None else ())
+        pauses = self._pauses()
         while self._memory is None:
             try:
                 with self.writing() as connection:
@@ -261,15 +266,20 @@ class CostDatabase:
                 if (pause := next(pauses, None)) is None:
                     self._fall_back(error)
                 else:
-                    time.sleep(pause)  # a server may be back by then
+                    time.sleep(pause)
         with self._memory.writing() as connection:
             _put(connection, table, row, texts)
         self.not_kept += 1
 
+    def _pauses(self) -> Iterator[float]:
+        """Seconds to wait before each further attempt: a server may be back by then."""
+        return iter(_PAUSES if self.path is None else ())
+
     def _fall_back(self, error: DatabaseError) -> None:
-        if self._memory is None:
-            _LOG.warning("costs are in memory only from now on: %s", error)
-            self.why_not_kept, self._memory = str(error), Connections(None, False, True)
+        with self._falling:
+            if self._memory is None:
+                _LOG.warning("costs are in memory only from now on: %s", error)
+                self.why_not_kept, self._memory = str(error), Connections(None, False, True)
 
 
 def _only_read(where: str | Path, error: DatabaseError) -> Connections:
