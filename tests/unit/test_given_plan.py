@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from unity_collage.plan.encoding import encode
 from unity_collage.plan.given import GivenKernel, given_plan
 from unity_collage.report.given_plan import plan_costs_summary
 from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
 WEIGHTS = np.ones((8, 8), "float32")
@@ -139,11 +140,33 @@ def test_a_plan_that_does_not_fit_is_refused_with_the_place(
     assert str(caught.value).startswith("the plan, main") and len(str(caught.value).splitlines()) == 1
 
 
-def test_nothing_is_measured_for_a_plan_that_does_not_fit() -> None:
-    class Silent(FixedCost):
-        def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-            raise AssertionError("measured")
+def test_a_kernel_may_be_several_that_its_backend_runs_in_one_call() -> None:
+    merging = replace(fake_backend("toy", "relax.matmul", "relax.nn.relu", "relax.nn.softmax"), merges=True)
+    with only_backends(merging):
+        pipeline = Pipeline(backends=("toy", "tvm"), model=FixedCost({"toy": 1e-6, "tvm": 9e-6}))
+        given = kernels(GivenKernel("toy", ("h", "r", "s", "p")), GivenKernel("toy", ("q",)))
+        found = compare_plan(network(), given, pipeline)["main"]
+    assert [kernel.label for kernel in found.given_kernels] == ["matmul+relu+softmax+matmul", "relu"]
+    assert found.given == pytest.approx(2e-6)
 
+
+class Silent(FixedCost):
+    """Costs that nobody may ask for."""
+
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        raise AssertionError("measured")
+
+
+def test_backends_that_exclude_each_other_are_refused_before_anything_is_measured() -> None:
+    one, two = (fake_backend(name, "relax.matmul", "relax.nn.relu") for name in ("one", "two"))
+    given = kernels(GivenKernel("one", ("h",)), GivenKernel("two", ("r",)), *REST)
+    with only_backends(replace(one, excludes=frozenset({"two"})), two):
+        pipeline = Pipeline(backends=("one", "two", "tvm"), model=Silent())
+        with pytest.raises(CollageError, match="the plan, main: one and two exclude each other"):
+            compare_plan(network(), given, pipeline)
+
+
+def test_nothing_is_measured_for_a_plan_that_does_not_fit() -> None:
     with pytest.raises(CollageError, match="no binding nope"):
         compared(kernels(GivenKernel("onednn", ("nope",))), Silent())
 

@@ -13,7 +13,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
-from ..backends.registry import known
+from ..backends.registry import excluding, known
 from ..compiler import imported_for, why_unmeasured
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
@@ -120,7 +120,8 @@ def compare_plan(
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)
         wanted = _by_function(given, prepared, where)  # refused before anything is measured
         for name, kernels in wanted.items():
-            chosen_candidates(_graph(prepared, name), kernels, f"{where}, {name}")
+            chosen = chosen_candidates(_graph(prepared, name), kernels, f"{where}, {name}")
+            _check_backends(chosen, f"{where}, {name}")
         costed = tvm.transform.Sequential(pipeline.costs())(prepared)
         return {
             name: _compared(costed, name, kernels, pipeline.model, f"{where}, {name}")
@@ -156,6 +157,15 @@ def _by_function(
 
 def _graph(mod: IRModule, name: str) -> DataflowGraph:
     return DataflowGraph(mod[name], mod)
+
+
+def _check_backends(chosen: Sequence[Candidate], where: str) -> None:
+    """Raises CollageError for kernels of two backends that cannot be in one plan."""
+    for pair in excluding(candidate.backend for candidate in chosen):
+        one, _, other = pair.partition("|")
+        raise CollageError(
+            f"{where}: {one} and {other} exclude each other: leave the kernels of one to others"
+        )
 
 
 def _compared(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 
 from ..annotations import CANDIDATES, DECLINED
-from ..backends.merging import merged_candidates
+from ..backends.merging import MOST_PARTS, merged_candidates
+from ..backends.registry import get
 from ..errors import CollageError, with_names
 from ..graph import DataflowGraph
-from ..index_set import EMPTY, IndexSet, index_set, members
+from ..index_set import EMPTY, IndexSet, first_inside, index_set, members, size
 from ..plan.candidate import VIEW, Candidate
 from ..plan.given import GivenKernel
 from ..plan.names import binding_names
 from ..plan.problem import possible_without_kernels
+
+_MOST_COVERS, _MOST_STEPS = 32, 2_000
+"""How many ways to make a merged kernel of candidates are tried, and how many steps the search for them takes."""
 
 
 def chosen_candidates(
@@ -86,11 +90,44 @@ def _candidate(
 
 
 def _merged(graph: DataflowGraph, own: Sequence[Candidate], inside: IndexSet) -> Iterator[Candidate]:
-    """Two candidates of a backend in one call, where together they are ``inside``."""
-    parts = [candidate for candidate in own if not index_set(candidate.indexes) & ~inside]
-    for pair in combinations(parts, 2):
-        if index_set(pair[0].indexes) | index_set(pair[1].indexes) == inside:
-            yield from merged_candidates(graph, pair, first_id=0)
+    """Several candidates of a backend in one call, where together they are ``inside``; larger parts come first."""
+    able = [each for each in own if each.backend != VIEW and get(each.backend).merges]
+    for parts in islice(_covers(able, inside), _MOST_COVERS):
+        whole = _in_one_call(graph, parts)
+        if whole is not None:
+            yield whole
+
+
+def _covers(candidates: Sequence[Candidate], inside: IndexSet) -> Iterator[tuple[Candidate, ...]]:
+    """Up to ``MOST_PARTS`` of the ``candidates`` without a common node that together are ``inside``."""
+    fitting = [(own, each) for each in candidates if not (own := index_set(each.indexes)) & ~inside]
+    fitting.sort(key=lambda pair: size(pair[0]))
+    waiting: list[tuple[tuple[Candidate, ...], IndexSet]] = [((), inside)]
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            return
+        parts, rest = waiting.pop()
+        if not rest:
+            yield parts
+        elif len(parts) < MOST_PARTS:
+            first = first_inside(rest)
+            waiting += [
+                ((*parts, each), rest & ~own) for own, each in fitting if own >> first & 1 and not own & ~rest
+            ]
+
+
+def _in_one_call(graph: DataflowGraph, parts: Sequence[Candidate]) -> Candidate | None:
+    """The ``parts`` merged one after the other, or None if some do not touch or make no valid kernel."""
+    left = list(parts)
+    number = 1 + max(part.id for part in parts)
+    while len(left) > 1:
+        pairs = ((pair, merged_candidates(graph, pair, number)) for pair in combinations(left, 2))
+        pair, merged = next(((pair, merged) for pair, merged in pairs if merged), ((), []))
+        if not merged:
+            return None
+        left = [*(part for part in left if part not in pair), merged[0]]
+        number += 1
+    return left[0]
 
 
 def _why_none(
