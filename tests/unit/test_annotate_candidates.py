@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import tvm
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -144,3 +145,23 @@ def test_operands_are_rounded_to_tf32_only_if_asked() -> None:
     assert rules(tf32=True) == [*exact, *(f"tf32_{name}" for name in exact)]
     with HOST, pytest.raises(CollageError, match="tf32 is for NVIDIA GPUs"):
         AnnotateCandidates(tf32=True)(Product)
+
+
+def test_what_is_left_to_tvm_is_judged_like_all_else() -> None:
+    """Also in a function of forced backends a limit of a rule of TVM, and a rule that is switched off, is named."""
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for _ in range(14):
+                value = builder.emit(R.exp(value))
+            value = builder.emit_output(value)
+        builder.emit_func_output(value)
+    mod = builder.get()
+    with only_backends(TOY), HOST:
+        found = AnnotateCandidates(("toy",))(mod)["main"]
+        without = AnnotateCandidates(("toy",), without=("cone",))(mod)["main"]
+    assert any(each.backend == "tvm" and each.condition == "limit" for each in DECLINED.read(found))
+    assert "cone" not in {each.rule for each in CANDIDATES.read(without)}
+    assert "cone is switched off" in {each.reason for each in DECLINED.read(without)}

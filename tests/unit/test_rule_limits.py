@@ -12,8 +12,9 @@ from unity_collage.graph import DataflowGraph, Limits, OpKind
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.candidate import DeclinedBinding
 from unity_collage.plan.check import checked
-from unity_collage.rules import ByKind, Combine, FusionCone, OpCallByKind
+from unity_collage.rules import ByKind, Combine, Combiner, FusionCone, OpCallByKind
 from unity_collage.rules.base import Declined, Rule
+from unity_collage.rules.region import Region
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -58,6 +59,18 @@ def test_unions_that_are_too_large_are_named() -> None:
         OpCallByKind(), (ByKind(OpKind.BROADCAST, OpKind.BROADCAST),), Limits(max_depth=8), max_size=2
     )
     assert limits(rule, graphs.chain()) == [(2, "unions of more than 2 operators are not offered")]
+
+
+def test_unions_that_were_not_tried_are_named_also_where_none_is_offered() -> None:
+    """tanh does not join exp alone, and there is no step left for relu and exp together."""
+
+    class Picky(Combiner):
+        def joins(self, graph: DataflowGraph, up: Region, down: Region) -> bool:
+            return up.inside != 0b010
+
+    rule = Combine(OpCallByKind(), (Picky(),), Limits(), max_work=1)
+    reason = "unions that end here are not all tried: more than 1 steps"
+    assert (2, reason) in limits(rule, graphs.chain())
 
 
 def test_the_plan_and_the_checker_name_what_was_not_offered() -> None:

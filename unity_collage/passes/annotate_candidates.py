@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
@@ -93,38 +93,47 @@ def annotated(
     Two specs of a backend may propose the same bindings by the same rule; that is one candidate. Cancelling transposes
     are candidates without a backend.
     """
-    found: list[tuple[str, Found]] = []
-    declined: dict[DeclinedBinding, None] = {}
-    like, stepped = like_of(graph.func), before_steps(node.binding for node in graph.nodes)
+    judge = _Judge(graph, frozenset(without), tf32)
     for spec in specs:
-        for answer in spec.apply(graph, target):
-            if isinstance(answer, Declined):
-                refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
-                declined[refusal] = None
-            elif reason := (
-                _why_no_part(graph, answer, spec.backend)
-                or _why_inexact(graph, answer, spec.backend, stepped)
-                or why_not_sized(answer.sub_graph(graph), get(spec.backend), like)
-            ):
-                declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
-            elif answer.rule.startswith(ROUNDING) and not tf32:
-                continue
-            elif answer.rule in without:
-                last = answer.inside.bit_length() - 1
-                declined[DeclinedBinding(spec.backend, last, f"{answer.rule} is switched off")] = None
-            else:
-                found.append((spec.backend, answer))
+        judge.hear(spec.backend, spec.apply(graph, target))
     if all(spec.backend != "tvm" for spec in specs):
-        rest = _left_to_tvm(graph, target, taken(found))
-        found += [
-            ("tvm", each) for each in rest if not why_not_sized(each.sub_graph(graph), get("tvm"), like)
-        ]
-    found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
+        judge.hear("tvm", _left_to_tvm(graph, target, taken(judge.found)))
+    found = [*judge.found, *((VIEW, pair) for pair in CancellingTransposes().apply(graph))]
     candidates = tuple(
         _candidate(i, name, proposal, _threads(graph, name, proposal), (options or {}).get(name, ()))
         for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
-    return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
+    return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(judge.declined))
+
+
+class _Judge:
+    """Sorts the answers of rules: proposals that may be kernels are ``found``, others ``declined`` with a reason."""
+
+    def __init__(self, graph: DataflowGraph, without: frozenset[str], tf32: bool) -> None:
+        self._graph, self._without, self._tf32 = graph, without, tf32
+        self._like, self._stepped = like_of(graph.func), before_steps(node.binding for node in graph.nodes)
+        self.found: list[tuple[str, Found]] = []
+        """Each proposal with its backend."""
+        self.declined: dict[DeclinedBinding, None] = {}
+
+    def hear(self, backend: str, answers: Iterable[Found | Declined]) -> None:
+        """Sort the ``answers`` of a rule of ``backend``, without kernels that round to tf32 where that is not asked."""
+        for answer in answers:
+            if isinstance(answer, Declined):
+                refusal = DeclinedBinding(backend, answer.index, answer.reason, answer.condition)
+                self.declined[refusal] = None
+            elif reason := self._why_not(backend, answer):
+                self.declined[DeclinedBinding(backend, answer.inside.bit_length() - 1, reason)] = None
+            elif self._tf32 or not answer.rule.startswith(ROUNDING):
+                self.found.append((backend, answer))
+
+    def _why_not(self, backend: str, proposal: Found) -> str | None:
+        return (
+            _why_no_part(self._graph, proposal, backend)
+            or _why_inexact(self._graph, proposal, backend, self._stepped)
+            or why_not_sized(proposal.sub_graph(self._graph), get(backend), self._like)
+            or (f"{proposal.rule} is switched off" if proposal.rule in self._without else None)
+        )
 
 
 def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | None:
@@ -189,9 +198,10 @@ def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:
     return covered
 
 
-def _left_to_tvm(graph: DataflowGraph, target: Target, covered: IndexSet) -> Iterable[Found]:
-    """TVM's proposals for the nodes that no other backend takes, on any of the function's targets."""
+def _left_to_tvm(graph: DataflowGraph, target: Target, covered: IndexSet) -> Iterator[Found | Declined]:
+    """TVM's answers about the nodes that no other backend takes, on any of the function's targets."""
     for spec in gathered((get("tvm"),), (), graph, target):
-        for proposal in spec.apply(graph, target):
-            if isinstance(proposal, Found) and not proposal.inside & covered:
-                yield proposal
+        for answer in spec.apply(graph, target):
+            inside = answer.inside if isinstance(answer, Found) else 1 << answer.index
+            if not inside & covered:
+                yield answer

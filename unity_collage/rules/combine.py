@@ -117,18 +117,23 @@ class _Enumeration:
                     order += 1
                 elif all(wider.key != start.key for start, _ in self._starts[wider.last]):
                     self._starts[wider.last].append((wider, True))
-        if (overflow or self._is_spent()) and offered is not None:
-            yield from self._overflowed(offered)
+        if overflow or self._is_spent():
+            yield from self._overflowed(last, offered)
         if last in self._cut_off:
             reason = f"unions of more than {self._rule.max_size} operators are not offered"
             yield Declined(last, self._rule.name, reason, "limit")
 
-    def _overflowed(self, part: Region) -> Iterator[Found | Declined]:
-        largest = self._largest(part)
-        if largest is not part and self._is_offered(largest):
+    def _overflowed(self, last: int, offered: Region | None) -> Iterator[Found | Declined]:
+        """The largest union that ends at ``last``, grown from the last one ``offered``; and what the limits hide."""
+        if offered is None:
+            reason = f"unions that end here are not all tried: more than {self._rule.max_work} steps"
+            yield Declined(last, self._rule.name, reason, "limit")
+            return
+        largest = self._largest(offered)
+        if largest is not offered and self._is_offered(largest):
             yield self._found(largest)
         reason = "too many unions end here: the smallest and the largest are offered"
-        yield Declined(part.last, self._rule.name, reason, "limit")
+        yield Declined(last, self._rule.name, reason, "limit")
 
     def _register(self, part: Region) -> None:
         for i in members(part.exit):
