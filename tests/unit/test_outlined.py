@@ -15,6 +15,8 @@ from tvm.script import relax as R
 
 from unity_collage.annotations import LIFTED
 from unity_collage.graph import DataflowGraph, Signatures
+from unity_collage.lowering.apply import applied
+from unity_collage.lowering.outline import NameSupply
 from unity_collage.lowering.outlined import external_function, kernel_digest, kernel_function
 from unity_collage.plan.candidate import Candidate
 from unity_collage.testing import graphs
@@ -163,3 +165,16 @@ def test_a_kernel_has_its_own_name_when_it_is_measured_alone() -> None:
     inner = kernel_function(DataflowGraph(graphs.chain()), kernel((0, 1)), lift_constants=True)
     costed = external_function(inner.without_attr(LIFTED), "toy", "candidate", "candidate")
     assert [f.attrs["Composite"] for f in local_functions(costed)] == ["toy.label"]
+
+
+@pytest.mark.parametrize(("slope", "kernels"), [(0.1234561, 1), (0.1234562, 2)])
+def test_operators_that_differ_in_the_seventh_digit_are_two_kernels(slope: float, kernels: int) -> None:
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(R.nn.leakyrelu(builder.emit(R.nn.leakyrelu(x, 0.1234561)), slope))
+        builder.emit_func_output(y)
+    graph = DataflowGraph(builder.get()["main"])
+    chosen = [Candidate(i, "tvm", "cone", "leakyrelu", (i,)) for i in range(2)]
+    assert len(applied(graph, chosen, NameSupply(builder.get()))[2]) == kernels

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
+from tvm_ffi import structural_equal
 
 from ..annotations import CANDIDATES, COSTS, DECLINED, LIFTED, PLAN, UNRECOGNISED
 from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
-from ..graph import DataflowGraph, Signatures, outside_vars
+from ..graph import DataflowGraph, Signatures, members, outside_vars
 from ..graph.extract import large_constants
 from ..plan.candidate import VIEW, Candidate
 from ..plan.decision import plan_of
@@ -111,10 +112,10 @@ def _outlined(
     """The functions of the chosen candidates; equal candidates share one.
 
     Weights are arguments of TVM's functions. A library packs them for each function, so its functions are equal only
-    if their weights are the same.
+    if their weights are the same. Attributes are compared as they are: in a digest their numbers have six digits.
     """
     signatures = Signatures(graph)
-    shared: dict[tuple[object, ...], relax.GlobalVar] = {}
+    shared: dict[tuple[object, ...], list[tuple[list[object], relax.GlobalVar]]] = {}
     outlined: Functions = {}
     groups: list[Group] = []
     for candidate in chosen:
@@ -130,10 +131,13 @@ def _outlined(
             args += weights
         else:
             key = (*key, *weights)
-        if key not in shared:
+        attrs: list[object] = [getattr(graph.nodes[i].call, "attrs", None) for i in members(sub.inside)]
+        alike = shared.setdefault(key, [])
+        callee = next((gvar for others, gvar in alike if all(map(structural_equal, others, attrs))), None)
+        if callee is None:
             name = names.fresh(hint)
-            shared[key] = _add(outlined, name, _function(graph, candidate, name, outlined, names))
-        callee = shared[key]
+            callee = _add(outlined, name, _function(graph, candidate, name, outlined, names))
+            alike.append((attrs, callee))
         groups.append(Group(sub, callee, tuple(args)))
     return groups, outlined
 
