@@ -81,6 +81,28 @@ def test_constants_of_four_bits_are_unpacked():
     check(model, feeds, want=[np.array([[-4, 3.5, 1.5], [0, -0.5, 1]], "float32")])
 
 
+def _called(model):
+    return {op_name(call) for call in calls(imported(model)[0]["main"])}
+
+
+@pytest.mark.parametrize("opset", [13, 19, 21])
+def test_weights_of_bytes_stay_bytes(opset):
+    """Products of bytes are recognised by the steps before them."""
+    feeds = {"w": _bytes("int8", 8, 3), "s": _scale(0.5)}
+    model = one_node("DequantizeLinear", feeds, opset=opset, constant=["w", "s"])
+    assert _called(model) == {"relax.dequantize"}
+    check(model, feeds, want=[feeds["w"] * feeds["s"]])
+
+
+@pytest.mark.parametrize(("shape", "attributes"), [((8,), {}), ((8, 3), {"axis": 0, "block_size": 4})])
+def test_other_constants_become_floats_at_once(shape, attributes):
+    scales = _RNG.uniform(0.1, 1, (2, 3) if attributes else ()).astype("float32")
+    feeds = {"w": _bytes("int8", *shape), "s": scales}
+    model = one_node("DequantizeLinear", feeds, opset=21, constant=["w", "s"], **attributes)
+    assert not _called(model)
+    check(model, feeds, want=[feeds["w"] * (np.repeat(scales, 4, 0) if attributes else scales)])
+
+
 def test_quantising_to_float8_is_refused():
     feeds = {"x": _floats(3), "s": _scale(1.0)}
     with pytest.raises(ModelError, match="float8"):
@@ -241,6 +263,22 @@ def test_qgemm(quantised, transposed):
     }
     model = one_node("QGemm", feeds, **_MS, transB=transposed, alpha=1.5 if not quantised else 1.0)
     check(model, feeds, rtol=1e-4, atol=1 if quantised else 1e-4)
+
+
+def test_transposed_weights_with_a_zero_point_for_each_column():
+    feeds = {
+        "a": _bytes("uint8", 3, 8),
+        "as": _scale(0.02),
+        "az": np.array(120, "uint8"),
+        "b": _bytes("uint8", 5, 8),
+        "bs": _RNG.uniform(0.01, 0.02, 5).astype("float32"),
+        "bz": _bytes("uint8", 5),
+    }
+    feeds["b"][0, :2] = 0, 255  # less their zero points they are wider than bytes
+    b = (feeds["b"].astype("int32") - feeds["bz"].astype("int32")[:, None]) * feeds["bs"][:, None]
+    want = (feeds["a"].astype("int32") - 120) * np.float32(0.02) @ b.T
+    model = one_node("QGemm", feeds, **_MS, transB=1, constant=["b", "bs", "bz"])
+    check(model, feeds, rtol=1e-4, want=[want.astype("float32")])
 
 
 def test_products_to_floats():

@@ -61,6 +61,8 @@ def folded(node: OnnxNode) -> list[Value | None] | None:
         return None if known is None else [*known]
     if node.op == "QuantizeLinear" and _wraps(numbers):
         return None
+    if node.op == "DequantizeLinear" and _are_weights_of_bytes(numbers):
+        return None
     read = sum(array.size for array in numbers)
     if node.proto.domain not in ("", "ai.onnx") or read > (_MOST_SLOW if node.op in _SLOW else _MOST):
         return None
@@ -69,6 +71,15 @@ def folded(node: OnnxNode) -> list[Value | None] | None:
         return None
     found = iter(results)
     return [Value.of(next(found)) if name else None for name in node.proto.output]
+
+
+def _are_weights_of_bytes(operands: Sequence[np.ndarray]) -> bool:
+    """Whether a DequantizeLinear has a matrix or window of bytes, whose products may be products of bytes.
+
+    Floats would hide the bytes. Where nothing multiplies bytes, the prepared function has the floats as a constant.
+    """
+    data, scales = operands[:2]
+    return data.dtype.name in ("int8", "uint8") and data.ndim > 1 and scales.ndim < 2
 
 
 _STEPS = 1 << 30
