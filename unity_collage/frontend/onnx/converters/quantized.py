@@ -202,12 +202,10 @@ def _gemm_sums(node: OnnxNode) -> Sums:
     if known is not None and not node.attribute("transA", 0) and node.dtype() in ("int8", "uint8"):
         zero = parameter(node, 2, None, integers(node, 2)) if node.has(2) else None
         return product_of_bytes(node, integers(node, 0), zero, known.T if transposed else known)
-    a, b = shifted(node, 0, 2), shifted(node, 3, 5)
+    a, b = shifted(node, 0, 2), shifted(node, 3, 5, [-1, 1] if transposed else None)
     if node.attribute("transA", 0):
         a = node.emit(relax.op.permute_dims(a, [1, 0]))
     if transposed:
-        if node.has(5) and node.shape(5) not in ([], [1]):
-            b = shifted(node, 3, 5, [-1, 1])
         b = node.emit(relax.op.permute_dims(b, [1, 0]))
     return Sums(node.emit(relax.op.matmul(a, b)))
 
