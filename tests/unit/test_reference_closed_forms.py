@@ -192,3 +192,10 @@ def test_shapes_are_tuples():
     assert compute(lambda: R.shape_to_tensor(relax.ShapeExpr([2, 3]))).tolist() == [2, 3]
     assert compute(R.tensor_to_shape, np.array([4, 5], "int64")) == (4, 5)
     assert compute(R.size, x) == 6
+
+
+@pytest.mark.parametrize(("dtype", "lowest"), [("int8", -128), ("uint8", 0), ("int16", -32768)])
+def test_nan_is_quantised_to_the_lowest_number(dtype: str, lowest: int):
+    x, scale, zero = np.array([np.nan, 1, -np.inf], "float32"), np.array(0.5, "float32"), np.array(3, dtype)
+    got = compute(lambda x, s, z: R.quantize(x, s, z, out_dtype=dtype), x, scale, zero)
+    assert got.tolist() == [lowest, 5, lowest]

@@ -46,14 +46,15 @@ def _off(quotients: np.ndarray) -> float:
 
 
 def _quantize(call: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-    """``round(x / scale) + zero``, clipped to the range of the dtype."""
+    """``round(x / scale) + zero``, clipped to the range of the dtype; NaN gives the lowest number, as in kernels."""
     axis, wanted = call.attrs.axis, dtype_of(call.ty)
     scaled = x / _along(scale, axis, x.ndim)
     scaled = scaled + _off(scaled)
     if wanted is None or not np.issubdtype(wanted, np.integer):
         return scaled + _along(zero, axis, x.ndim)
     shifted = np.round(scaled).astype(np.float64) + _along(zero, axis, x.ndim)
-    return clip(shifted, np.iinfo(wanted).min, np.iinfo(wanted).max)
+    limits = np.iinfo(wanted)
+    return clip(np.where(np.isnan(shifted), limits.min, shifted), limits.min, limits.max)
 
 
 def _dequantize(call: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
