@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
+from onnx_case import check, one_node
 from tvm import relax
 
 from unity_collage.frontend.models import import_model
@@ -182,3 +185,46 @@ def test_a_free_size_is_expanded_to_a_number() -> None:
         np.testing.assert_array_equal(got, np.broadcast_to(x, (2, 3)))
     with pytest.raises(Exception, match=r"match_cast|mismatch"):
         machine["main"](tvm.runtime.tensor(numbers(2)))
+
+
+def _of(shape: Sequence[int]) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def _bytes(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, shape).astype("uint8")
+
+
+_SCALES = {"s": np.array(0.1, "float32"), "z": np.array(9, "uint8")}
+_MS = {"domain": "com.microsoft"}
+APART: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "fused product": ("FusedMatMul", {"a": _of([2, 3, 4]), "b": _of([2, 5, 4])}, {"transB": 1, **_MS}),
+    "summand of a product": ("Gemm", {"a": _of([3, 4]), "b": _of([4, 5]), "c": _of([3, 1])}, {}),
+    "bias": ("BiasGelu", {"a": _of([2, 3]), "b": _of([3])}, _MS),
+    "skip": ("SkipLayerNormalization", {"a": _of([2, 3, 4]), "b": _of([2, 3, 4]), "g": _of([4])}, _MS),
+    "sum of bytes": (
+        "QLinearAdd",
+        {"a": _bytes(2, 3), **_SCALES, "b": _bytes(3), "s2": _SCALES["s"], "z2": _SCALES["z"], "s3": _SCALES["s"],
+         "z3": _SCALES["z"]},
+        _MS,
+    ),
+    "sums of products": ("Einsum", {"a": _of([2, 3]), "b": _of([3, 4]), "c": _of([2])}, {"equation": "ij,jk,i->ik"}),
+    "attention": (
+        "MultiHeadAttention",
+        {"a": _of([2, 3, 8]), "b": _of([2, 5, 8]), "v": _of([2, 5, 8]), "": None,
+         "m": np.tril(np.ones([2, 5], "int32"), 3), "c": _of([1, 2, 3, 5])},
+        {"num_heads": 2, **_MS},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "feeds", "attributes"), APART.values(), ids=APART)
+def test_sizes_that_have_other_names_are_compared_when_the_program_runs(
+    op: str, feeds: dict[str, Any], attributes: dict[str, Any]
+) -> None:
+    dims = {
+        name: [size if axis == 2 else f"{name}{axis}" for axis, size in enumerate(feeds[name].shape)]
+        for name in feeds.keys() & {"a", "b", "v", "m", "c"}
+    }
+    weights = [name for name in feeds if name and name not in dims]
+    check(one_node(op, feeds, dims=dims, constant=weights, **attributes), feeds, rtol=1e-4, atol=1e-4)

@@ -13,6 +13,7 @@ from typing import Any
 from tvm import ir, relax, te, tirx
 
 from ...graph.free_sizes import Size, size_of
+from ...graph.shapes import dtype_of
 from .equal_sizes import require_equal
 from .node import OnnxNode
 from .symbolic import are_equal
@@ -58,21 +59,31 @@ def aligned(node: OnnxNode) -> Sequence[Value | None]:
     values = [value for value in node.inputs if value is not None]
     if len(values) < len(node.inputs) or len(values) < 2:
         return node.inputs
+    return _of_one_shape(node, values)
+
+
+def broadcast(node: OnnxNode, *tensors: relax.Expr) -> list[relax.Expr]:
+    """Variables or constants, expanded to one shape if their sizes cannot be compared now."""
+    values = [Value(dtype_of(tensor), expr=tensor) for tensor in tensors]
+    return [value.tensor(node.builder) for value in _of_one_shape(node, values)]
+
+
+def _of_one_shape(node: OnnxNode, values: Sequence[Value]) -> Sequence[Value]:
     rank = max(value.rank for value in values)
     padded = [[1] * (rank - value.rank) + value.shape for value in values]
     columns = [distinct([shape[axis] for shape in padded]) for axis in range(rank)]
     if all(len(column) < 2 or not _is_open(column) for column in columns):
-        return node.inputs
+        return values
     common = common_sizes(node, columns)
     return [_expanded(node, value, shape, common) for value, shape in zip(values, padded, strict=True)]
 
 
-def aligned_for_product(node: OnnxNode) -> tuple[relax.Expr, relax.Expr]:
+def aligned_for_product(node: OnnxNode, left: Value, right: Value) -> tuple[relax.Expr, relax.Expr]:
     """The operands of a matrix product, of equal inner sizes and equal sizes of batches.
 
     The program ends with an error where sizes do not fit when it runs.
     """
-    a, b = (_with_inner_size(node, place) for place in (0, 1))
+    a, b = (_with_inner_size(node, (left, right), place) for place in (0, 1))
     rank = max(a.rank, b.rank) - 2
     if min(a.rank, b.rank) < 2 or rank < 1:
         return a.tensor(node.builder), b.tensor(node.builder)
@@ -86,9 +97,9 @@ def aligned_for_product(node: OnnxNode) -> tuple[relax.Expr, relax.Expr]:
     return made[0].tensor(node.builder), made[1].tensor(node.builder)
 
 
-def _with_inner_size(node: OnnxNode, place: int) -> Value:
+def _with_inner_size(node: OnnxNode, operands: tuple[Value, Value], place: int) -> Value:
     """An operand of a matrix product, whose inner size is that of the other one."""
-    value, other = node.value(place), node.value(1 - place)
+    value, other = operands[place], operands[1 - place]
     if min(value.rank, other.rank) < 1:
         return value
     own, wanted = (-2 if place and value.rank > 1 else -1), (-1 if place or other.rank < 2 else -2)

@@ -7,6 +7,7 @@ from math import isclose
 
 from tvm import relax, tirx
 
+from ..broadcasting import broadcast
 from ..node import Converted, OnnxNode
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
 from .precise import dtype_of as type_of
@@ -208,7 +209,7 @@ def _biased(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Co
     """A function of the sum of a tensor and a bias, which may be missing."""
 
     def convert(node: OnnxNode) -> Converted:
-        return make(node.emit(relax.op.add(node[0], node[1])) if node.has(1) else node[0])
+        return make(node.emit(relax.op.add(*broadcast(node, node[0], node[1]))) if node.has(1) else node[0])
 
     return convert
 

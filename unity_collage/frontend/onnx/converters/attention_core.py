@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax, te
 
 from ..node import OnnxNode
+from ..symbolic import are_equal
 from ..values import Dim
 from .attention_masks import Bias
 from .precise import dtype_of, is_narrow
@@ -54,12 +55,13 @@ class Attention:
         node, dtype = self.node, dtype_of(self.q)
         batch, heads, rows, size = node.dims(self.q)
         shared, keys = node.dims(self.k)[1:3]
+        k, v = (self._of_sizes(x, batch, keys) for x in (self.k, self.v))
         if not isinstance(heads, int) or not isinstance(shared, int) or heads % max(shared, 1):
             node.refuse(f"{heads} heads of queries are not known to share {shared} heads of keys")
         group = heads // max(shared, 1)
         grouped = [batch, shared, group, rows] if group > 1 else [batch, heads, rows]
         q = node.reshaped(self.q, [*grouped, size]) if group > 1 else self.q
-        k, v = ((self._unsqueezed(x) if group > 1 else x) for x in (self.k, self.v))
+        k, v = ((self._unsqueezed(x) if group > 1 else x) for x in (k, v))
         rank = len(grouped) + 1
         transposed = node.emit(relax.op.permute_dims(k, [*range(rank - 2), rank - 1, rank - 2]))
         wide = "float32" if is_narrow(dtype) else None
@@ -83,6 +85,14 @@ class Attention:
             return Results(output, raw, capped, scores, weights)
         steps = (node.reshaped(x, [*whole, keys]) for x in (raw, capped, scores, weights))
         return Results(node.reshaped(output, [*whole, node.dims(v)[-1]]), *steps)
+
+    def _of_sizes(self, x: relax.Expr, batch: Dim, keys: Dim) -> relax.Expr:
+        """``x`` with these sizes; where only the program knows its sizes, it compares them."""
+        dims = self.node.dims(x)
+        if all(are_equal(*pair) is not None for pair in ((dims[0], batch), (dims[2], keys))):
+            return x
+        shape = [batch, dims[1], keys, dims[3]]
+        return self.node.builder.match_cast(x, relax.TensorType(shape, dtype_of(x)))
 
     def _unsqueezed(self, x: relax.Expr) -> relax.Expr:
         batch, heads, *rest = self.node.dims(x)

@@ -120,7 +120,8 @@ def _fitted(node: OnnxNode, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) 
         def element(*place: ir.Expr) -> ir.Expr:
             lead = zip(place[:3], m.shape[:3], fits[:3], strict=True)
             source = [
-                at if fit else tirx.Select(have == 1, tirx.const(0, "int64"), at) for at, have, fit in lead
+                at if fit else tirx.Select(have == 1, tirx.const(0, "int64"), at.astype("int64"))
+                for at, have, fit in lead
             ]
             if fits[3]:
                 return m(*source, place[3])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax, te, tirx
 
+from ..broadcasting import broadcast
 from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
@@ -48,7 +49,7 @@ def _attended(
     mask = padding
     if added is not None:
         wide = node.cast(added, wide_type(dtype))
-        mask = wide if padding is None else node.emit(relax.op.add(wide, padding))
+        mask = wide if padding is None else node.emit(relax.op.add(*broadcast(node, wide, padding)))
     visible = Visible(right=0, offset=past) if node.attribute("unidirectional", 0) else Visible()
     bias = bias_of(node, visible, mask, sizes, dtype, hides=False)
     scale = node.attribute("scale", 0.0) or None

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tvm import relax, te
 
-from ..equal_sizes import require_shape
+from ..equal_sizes import require_equal, require_shape
 from ..node import Converted, OnnxNode
+from ..symbolic import are_equal
 from ..values import Dim
 from .precise import narrowed, rank_of, widened
 from .runtime_shapes import computed, product
@@ -30,6 +31,7 @@ def _einsum(node: OnnxNode) -> Converted:
     operands = [widened(node, x) for x in node.operands()]
     inputs, output = _parsed(node, node.required("equation"), [rank_of(x) for x in operands])
     terms = [_diagonal(node, _Term(x, names)) for x, names in zip(operands, inputs, strict=True)]
+    terms = _of_common_sizes(node, terms)
     found = terms[0]
     for n, term in enumerate(terms[1:], 1):
         needed = {*output, *(name for other in terms[n + 1 :] for name in other.names)}
@@ -81,6 +83,33 @@ def _diagonal(node: OnnxNode, term: _Term) -> _Term:
         )
 
     return _Term(computed(node, kernel, term.x), names)
+
+
+def _of_common_sizes(node: OnnxNode, terms: Sequence[_Term]) -> list[_Term]:
+    """Axes of one letter have one size; where only the program knows whether they do, it compares them.
+
+    Axes of an ellipsis may be broadcast, and so may those of one element.
+    """
+    common: dict[str, Dim] = {}
+    for term in terms:
+        for name, size in term.sizes(node).items():
+            if name.isalpha() and not _is_one(size) and not isinstance(common.get(name), int):
+                common[name] = size if isinstance(size, int) else common.get(name, size)
+    found = []
+    for term in terms:
+        sizes = list(term.sizes(node).items())
+        wanted = [size if _is_one(size) else common.get(name, size) for name, size in sizes]
+        pairs = [(size, want) for (_, size), want in zip(sizes, wanted, strict=True)]
+        if all(are_equal(*pair) is not None for pair in pairs):
+            found.append(term)
+            continue
+        require_equal(node, pairs)
+        found.append(_Term(node.reshaped(term.x, wanted), term.names))
+    return found
+
+
+def _is_one(size: Dim) -> bool:
+    return isinstance(size, int) and size == 1
 
 
 def _summed(node: OnnxNode, term: _Term, needed: set[str]) -> _Term:

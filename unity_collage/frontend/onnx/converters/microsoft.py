@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 from tvm import relax
 
+from ..broadcasting import broadcast
 from ..node import Converted, OnnxNode
 from .convolution import convolution
 from .normalisation import CONVERTERS as NORMS
@@ -38,8 +40,9 @@ def _skip_rms_norm(node: OnnxNode) -> Converted:
 
 def _sum(node: OnnxNode, bias: int) -> relax.Expr:
     """input + skip + bias, where the skip may have no or one batch."""
-    total = node.emit(relax.op.add(widened(node, node[0]), widened(node, node[1])))
-    return node.emit(relax.op.add(total, widened(node, node[bias]))) if node.has(bias) else total
+    terms = [node[0], node[1], *([node[bias]] if node.has(bias) else [])]
+    summands = broadcast(node, *(widened(node, term) for term in terms))
+    return reduce(lambda total, other: node.emit(relax.op.add(total, other)), summands)
 
 
 def _embed_layer_norm(node: OnnxNode) -> Converted:

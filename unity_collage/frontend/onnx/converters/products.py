@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
-from ..broadcasting import aligned_for_product
+from ..broadcasting import aligned_for_product, broadcast
 from ..node import Converted, OnnxNode
+from ..values import Value
 from .precise import dtype_of, is_narrow, narrowed, rank_of
 
 
 def _matmul(node: OnnxNode) -> Converted:
-    return narrowed(node, product(*aligned_for_product(node)), node.dtype())
+    return narrowed(node, product(*aligned_for_product(node, node.value(0), node.value(1))), node.dtype())
 
 
 def product(a: relax.Expr, b: relax.Expr) -> relax.Call:
@@ -34,7 +35,7 @@ def gemm(node: OnnxNode) -> relax.Expr:
     if not node.has(2):
         return made
     added = _scaled(node, node.cast(node[2], dtype_of(made)), node.attribute("beta", 1.0))
-    return relax.op.add(made, added)
+    return relax.op.add(*broadcast(node, made, added))
 
 
 def _transposed(node: OnnxNode, x: relax.Expr, wanted: bool) -> relax.Expr:
@@ -56,8 +57,10 @@ def _scaled(node: OnnxNode, x: relax.Expr, factor: float) -> relax.Expr:
 
 def _fused_matmul(node: OnnxNode) -> Converted:
     """alpha * A' B', where the batch axes may also be behind the rows: transBatchA and transBatchB."""
-    a, b = (_arranged(node, node[n], "AB"[n]) for n in (0, 1))
-    made = _scaled(node, node.emit(product(a, b)), node.attribute("alpha", 1.0))
+    arranged = [_arranged(node, node[n], "AB"[n]) for n in (0, 1)]
+    a, b = (Value(dtype_of(x), expr=x) for x in arranged)
+    made = node.emit(product(*aligned_for_product(node, a, b)))
+    made = _scaled(node, made, node.attribute("alpha", 1.0))
     return narrowed(node, made, node.dtype())
 
 

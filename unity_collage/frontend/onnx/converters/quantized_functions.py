@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import relax
 
+from ..broadcasting import broadcast
 from ..node import Converted, OnnxNode
 from ..values import Value
 from . import pooling, softmax
@@ -30,7 +31,7 @@ def _result(node: OnnxNode, real: relax.Expr, scale: int, dtype: str | None = No
 
 def _binary(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     """(a, its scale and zero point, b, its scale and zero point, the result's scale and zero point)."""
-    return lambda node: _result(node, make(_real(node, 0), _real(node, 3)), 6)
+    return lambda node: _result(node, make(*broadcast(node, _real(node, 0), _real(node, 3))), 6)
 
 
 def _unary(make: Callable[[OnnxNode, relax.Var], relax.Expr]) -> Callable[[OnnxNode], Converted]:
