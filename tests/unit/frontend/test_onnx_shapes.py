@@ -65,6 +65,8 @@ def test_axes_are_attributes_in_old_versions() -> None:
         ((10,), (-10,), (1,), (-2,)),
         ((2,), (1,), (1,), (1,)),
         ((0, 3), (2, 0), (-2, -1), (1, -2)),
+        ([-9], [-99], [1], [-1]),  # a begin before the first element is the first one
+        ([-ENDLESS, -7], [-ENDLESS, 1], [0, 2], [-2, -1]),
     ],
 )
 @pytest.mark.parametrize("how", ["constant", "symbolic", "computed"])

@@ -75,11 +75,12 @@ def _bounds(node: OnnxNode) -> tuple[list[Dim], list[Dim], list[int], list[int]]
 
 def _cut(axis: int, dim: Dim, begin: Dim, end: Dim, step: int) -> _Cut:
     if isinstance(dim, int) and isinstance(begin, int) and isinstance(end, int):
-        # Python reads an end of -1 - dim as the place before the first element only as None.
+        # Python reads an end of -1 - dim as the place before the first element only as None. It knows that place as a
+        # begin too, which is the first element in ONNX.
         last = None if step < 0 and end < -dim else end
-        part = range(dim)[slice(begin, last, step)]
+        part = range(dim)[slice(max(begin, -dim), last, step)]
         return _Cut(axis, part.start if len(part) else 0, step, len(part))
-    low, high = _clamped(begin, dim, step), _clamped(end, dim, step)
+    low, high = _clamped(begin, dim, step, 0), _clamped(end, dim, step, -1 if step < 0 else 0)
     gap = simple(_expr(high) - _expr(low) if step > 0 else _expr(low) - _expr(high))
     if isinstance(low, int) and low == 0 and step > 0 and is_nonnegative(high):
         count = high
@@ -95,22 +96,25 @@ def _expr(size: Dim) -> ir.Expr:
     return as_int64(size)
 
 
-def _clamped(bound: Dim, dim: Dim, step: int) -> Dim:
-    """A bound counted from the front, from 0 to dim, or from -1 to dim - 1 if the step is negative."""
+def _clamped(bound: Dim, dim: Dim, step: int, least: int) -> Dim:
+    """A bound counted from the front, from ``least`` to dim, or to dim - 1 if the step is negative."""
     if isinstance(bound, int):
         if bound >= _ENDLESS:
             return dim if step > 0 else simple(_expr(dim) - 1)
         if bound <= -_ENDLESS:
-            return 0 if step > 0 else -1
+            return least if step > 0 or least < 0 else simple(tirx.min(as_int64(0), _expr(dim) - 1))
         if bound == 0:
             return 0
     elif are_equal(bound, dim):
         return dim if step > 0 else simple(_expr(dim) - 1)
     size, place = _expr(dim), _expr(bound)
-    lowest, highest = (as_int64(0), size) if step > 0 else (as_int64(-1), size - 1)
+    lowest, highest = as_int64(least), size if step > 0 else size - 1
     if isinstance(bound, int):
-        # One side of the range cannot be passed.
-        return simple(tirx.max(size + bound, lowest) if bound < 0 else tirx.min(place, highest))
+        # One side of the range cannot be passed, unless the axis is empty and the step negative.
+        if bound >= 0:
+            return simple(tirx.min(place, highest))
+        from_front = tirx.max(size + bound, lowest)
+        return simple(from_front if step > 0 or least < 0 else tirx.min(from_front, highest))
     if is_nonnegative(bound):
         return simple(tirx.min(place, highest))
     place = tirx.Select(place < 0, place + size, place)
@@ -193,7 +197,7 @@ def _run_time_bounds(
             begin, end, step = (
                 tirx.Select(hit, new(n), old) for new, old in ((begins, begin), (ends, end), (steps, step))
             )
-        first, last = _run_time_clamped(begin, size, step), _run_time_clamped(end, size, step)
+        first, last = _run_time_clamped(begin, size, step, 0), _run_time_clamped(end, size, step, -1)
         pace = tirx.max(tirx.Select(step < 0, -step, step), as_int64(1))
         gap = tirx.max(tirx.Select(step < 0, first - last, last - first), as_int64(0))
         rows.append((first, step, tirx.floordiv(gap + pace - 1, pace)))
@@ -208,9 +212,10 @@ def _run_time_bounds(
     return te.compute((rank, 3), element, name="bounds")
 
 
-def _run_time_clamped(bound: Any, size: Any, step: Any) -> Any:
+def _run_time_clamped(bound: Any, size: Any, step: Any, least: int) -> Any:
+    """``least``: the smallest bound for a negative step."""
     place = tirx.Select(bound < 0, bound + size, bound)
-    lowest = tirx.Select(step < 0, as_int64(-1), as_int64(0))
+    lowest = tirx.Select(step < 0, as_int64(least), as_int64(0))
     # A begin is clamped to dim - 1 for a negative step; so is an end.
     return tirx.min(tirx.max(place, lowest), tirx.Select(step < 0, size - 1, size))
 
