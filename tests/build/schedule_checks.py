@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from unity_collage.legalization import legalize_ops
 from unity_collage.passes.schedule_cpu import ScheduleCPU
+from unity_collage.schedule import schedule
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 2})
 """This machine, for kernels that run."""
@@ -65,6 +66,12 @@ def run(mod: tvm.IRModule, *arrays: np.ndarray, target: tvm.target.Target = TARG
         executable = relax.build(ScheduleCPU()(mod), target)
     out = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, arrays))
     return [out.numpy()] if isinstance(out, tvm.runtime.Tensor) else [each.numpy() for each in out]
+
+
+def built(func: tirx.PrimFunc) -> Callable[..., None]:
+    """A scheduled kernel of this machine, which takes tensors of TVM."""
+    made = schedule(func, TARGET).with_attr("global_symbol", "main")
+    return tvm.compile(tvm.IRModule({"main": made}), TARGET)["main"]
 
 
 def check(

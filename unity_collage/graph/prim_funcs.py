@@ -83,11 +83,17 @@ def why_not_loops(prim: tirx.PrimFunc) -> str | None:
     reasons = (_why_not_buffer(param) for param in prim.params)
     if reason := next((reason for reason in reasons if reason), None):
         return reason
+    called = call_with_effects(body)
+    return called and f"it calls {called}, which may have effects"
+
+
+def call_with_effects(body: Any) -> str | None:
+    """The name of the first function called in ``body``, a statement, that may have effects, or None."""
     calls: list[ir.Call] = []
     walk: Any = tvm_ffi.structural_walk  # type: ignore[reportUnknownMemberType]
     walk(body, (ir.Call, calls.append))
     opaque = next((call.op for call in calls if not _is_pure(call.op)), None)
-    return opaque and f"it calls {getattr(opaque, 'name', opaque)}, which may have effects"
+    return opaque and str(getattr(opaque, "name", opaque))
 
 
 def _is_pure(op: relax.Expr) -> bool:

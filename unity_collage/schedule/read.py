@@ -9,6 +9,7 @@ from tvm import s_tir, tirx
 from tvm.tirx.stmt import Stmt
 
 from .axes import simplified
+from . import any_order
 from .stage import Expr, Func, Iter, Stage, Var, nodes, static, substitute
 
 
@@ -67,6 +68,8 @@ def _is_loop(value: Expr, extent: Expr, extents: dict[Var, Expr]) -> bool:
 
 
 def _unbundled(stage: Stage) -> list[Stage]:
+    if reason := any_order.why_not(block):
+        return f"block {block.name_hint} stays in its order: {reason}"
     """The independent reductions of a stage as separate stages, such as a sum and a sum of squares.
 
     Results that depend on each other, such as a maximum and its index, stay together.
