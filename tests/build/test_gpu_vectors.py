@@ -17,6 +17,8 @@ from tvm.script import tirx as T
 from unity_collage import reference
 from unity_collage.lowering.fuse import fused
 from unity_collage.schedule import gpu
+from unity_collage.schedule.gpu_vectors import work_of
+from unity_collage.schedule.stage import nodes
 from unity_collage.target import host_target
 
 nn: Any = op.nn
@@ -167,3 +169,47 @@ def test_a_row_that_is_not_selected_is_not_read() -> None:
     found = gpu.scheduled_on_gpu(shifted, TARGET, "shifted")
     (copy,) = (line for line in found.script().splitlines() if "x[" in line and "registers" in line)
     assert "T.if_then_else(" in copy
+
+
+@T.prim_func(private=True, s_tir=True)
+def pooled_twice(
+    x: T.Buffer((64, 3, 64), "float32"),
+    total: T.Buffer((64, 64), "float32"),
+    positive: T.Buffer((64, 64), "float32"),
+):
+    for i, j, k in T.grid(64, 64, 3):
+        with T.sblock("total"):
+            row, column, step = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                total[row, column] = T.float32(0)
+            total[row, column] = total[row, column] + x[row, step, column]
+    for i, j in T.grid(64, 64):
+        with T.sblock("positive"):
+            row, column = T.axis.remap("SS", [i, j])
+            positive[row, column] = T.max(total[row, column], T.float32(0))
+
+
+@T.prim_func(private=True, s_tir=True)
+def pooled_in_place(x: T.Buffer((64, 64), "float32")):
+    total = T.sblock_alloc_buffer((64, 64), "float32")
+    for i, j, k in T.grid(64, 64, 2):
+        with T.sblock("total"):
+            row, column, step = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                total[row, column] = T.float32(0)
+            total[row, column] = total[row, column] + x[T.min(row + step, 63), column]
+    for i, j in T.grid(64, 64):
+        with T.sblock("positive"):
+            row, column = T.axis.remap("SS", [i, j])
+            x[row, column] = T.max(total[row, column], T.float32(0))
+
+
+def test_a_reduction_that_is_a_result_is_written() -> None:
+    assert work_of(pooled_twice) == "its reduction is a result too, or reads what is written behind it"
+    found = gpu.scheduled_on_gpu(pooled_twice, TARGET, "pooled_twice")
+    written = {store.buffer.name for store in nodes(found.body, tirx.BufferStore)}
+    assert {"total", "positive"} <= written
+
+
+def test_a_reduction_in_place_is_complete_before_its_operand_changes() -> None:
+    assert work_of(pooled_in_place) == "its reduction is a result too, or reads what is written behind it"

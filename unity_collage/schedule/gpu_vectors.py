@@ -107,6 +107,8 @@ def work_of(func: Func) -> VectorWork | str:
     if any(nodes(stage.body, tirx.Let) for stage in stages):
         return "it names a value within an expression"
     if first.init is not None:
+        if rest and (not first.temporary or first.reads(rest[0])):
+            return "its reduction is a result too, or reads what is written behind it"
         pair = tile.paired(first, rest[0] if rest else None)
         if isinstance(pair, str):
             return pair
