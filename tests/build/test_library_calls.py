@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from schedule_checks import built
 from tvm import relax, s_tir, te, tirx
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
+from tvm.script import tirx as T
 
 import unity_collage as uc
 from unity_collage import runtime
@@ -102,6 +104,31 @@ def test_a_labelled_function_becomes_a_call_of_a_symbol_inside_its_kernel(call: 
     x = RNG.standard_normal((4, 16), dtype=np.float32)
     got = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
     np.testing.assert_allclose(got, np.exp(2 * x), rtol=1e-6)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _between(x: T.Buffer((100,), "float32"), y: T.Buffer((100,), "float32")):
+    one = T.sblock_alloc_buffer((100,), "float32")
+    two = T.sblock_alloc_buffer((100,), "float32")
+    with T.sblock("first"):
+        T.reads(x[0:100])
+        T.writes(one[0:100])
+        T.evaluate(T.call_extern("handle", "memcpy", one.data, x.data, T.int64(400)))
+    for i in range(100):
+        with T.sblock("two"):
+            vi = T.axis.spatial(100, i)
+            two[vi] = one[vi] * T.float32(2)
+    with T.sblock("last"):
+        T.reads(two[0:100])
+        T.writes(y[0:100])
+        T.evaluate(T.call_extern("handle", "memcpy", y.data, two.data, T.int64(400)))
+
+
+def test_what_is_between_two_calls_is_computed_once() -> None:
+    """TVM puts both temporaries in one place, so a second write would read what the first one has written."""
+    x, y = RNG.standard_normal(100, dtype=np.float32), tvm.runtime.tensor(np.zeros(100, np.float32))
+    built(_between)(tvm.runtime.tensor(x), y)
+    np.testing.assert_array_equal(y.numpy(), 2 * x)
 
 
 def test_a_label_without_a_call_is_refused() -> None:

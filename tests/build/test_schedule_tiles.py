@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tvm
-from schedule_checks import TARGET, check, floats, padded, scheduled, windows
+from schedule_checks import TARGET, built, check, floats, padded, scheduled, windows
 from tvm import relax
 from tvm.relax import op
 from tvm.script import ir as I
@@ -266,3 +266,30 @@ def test_a_copy_of_a_padded_image_reads_inside_of_it():
         return np.maximum(np.einsum("nyxcrs,rsco->noyx", windows(padded(x, 1, (1, 2)), 3, 1, (1, 2)), w), 0)
 
     check(build, reference, floats(1, 32, 32, 3), floats(3, 3, 3, 8), one_kernel=True)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _one_result_and_one_temporary(
+    x: T.Buffer((256, 64), "float32"), squares: T.Buffer((64,), "float32"), y: T.Buffer((64,), "float32")
+):
+    total = T.sblock_alloc_buffer((64,), "float32")
+    for i, k in T.grid(64, 256):
+        with T.sblock("both"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                total[vi] = T.float32(0)
+                squares[vi] = T.float32(0)
+            total[vi] = total[vi] + x[vk, vi]
+            squares[vi] = squares[vi] + x[vk, vi] * x[vk, vi]
+    for i in range(64):
+        with T.sblock("y"):
+            vi = T.axis.spatial(64, i)
+            y[vi] = squares[vi] * T.float32(2)
+
+
+def test_a_result_beside_a_temporary_is_written():
+    x = floats(256, 64)
+    squares, y = (tvm.runtime.tensor(np.full(64, np.nan, "float32")) for _ in range(2))
+    built(_one_result_and_one_temporary)(tvm.runtime.tensor(x), squares, y)
+    np.testing.assert_allclose(squares.numpy(), (x * x).sum(0), rtol=1e-4)
+    np.testing.assert_allclose(y.numpy(), 2 * (x * x).sum(0), rtol=1e-4)

@@ -10,6 +10,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from . import build
+from .read import PASSED_ON
 from .stage import Buffer, Func, nodes
 
 Written = Callable[[Func], "Func | str"]
@@ -60,7 +61,8 @@ def _alone(func: Func, statements: Sequence[Stmt], inside: Sequence[Buffer]) -> 
         if buffer not in inside and _uses(statements, buffer)
     ]
     body = build.with_buffers(inside, build.seq(*statements), "root")
-    return tirx.PrimFunc(outer, body, func.ret_type, func.attrs)
+    passed_on = [number for number, buffer in enumerate(outer) if buffer not in list(func.params)]
+    return tirx.PrimFunc(outer, body, func.ret_type, func.attrs).with_attr(PASSED_ON, passed_on)
 
 
 def _root(func: Func) -> s_tir.SBlock:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx.stmt import Stmt
 
-from .axes import simplified
 from . import any_order
-from .stage import Expr, Func, Iter, Stage, Var, nodes, static, substitute
+from .axes import simplified
+from .stage import Buffer, Expr, Func, Iter, Stage, Var, nodes, static, substitute
+
+PASSED_ON = "passed_on"
+"""Attribute of a part of a kernel: the numbers of its parameters that are temporaries of the kernel."""
 
 
 def stages_of(func: Func) -> tuple[Stage, ...] | str:
@@ -20,14 +24,21 @@ def stages_of(func: Func) -> tuple[Stage, ...] | str:
         return "the body is not a root block"
     body = realize.block.body
     temporaries = list(realize.block.alloc_buffers)
+    passed_on = [func.params[int(number)] for number in (func.attrs or {}).get(PASSED_ON, ())]
     found: list[Stage] = []
     for nest in body.seq if isinstance(body, tirx.SeqStmt) else [body]:
         stage = _stage(nest)
         if isinstance(stage, str):
             return stage
-        temporary = any(store.buffer.same_as(buffer) for store in stage.stores for buffer in temporaries)
-        found += _unbundled(simplified(replace(stage, temporary=temporary)))
+        found += (
+            replace(part, temporary=_writes(part, temporaries), passed_on=_writes(part, passed_on))
+            for part in _unbundled(simplified(stage))
+        )
     return tuple(found)
+
+
+def _writes(stage: Stage, buffers: Sequence[Buffer]) -> bool:
+    return any(store.buffer.same_as(buffer) for store in stage.stores for buffer in buffers)
 
 
 def _stage(nest: Stmt) -> Stage | str:
@@ -57,6 +68,8 @@ def _stage(nest: Stmt) -> Stage | str:
         iters.append(Iter(it.var, it.dom.extent, it.iter_type == tirx.IterVar.CommReduce))
     if any(static(extent) != 1 for extent in extents.values()):
         return f"block {block.name_hint} is repeated by a loop"
+    if reason := any_order.why_not(block):
+        return f"block {block.name_hint} stays in its order: {reason}"
     return Stage(block.name_hint, tuple(iters), block.init, block.body)
 
 
@@ -68,8 +81,6 @@ def _is_loop(value: Expr, extent: Expr, extents: dict[Var, Expr]) -> bool:
 
 
 def _unbundled(stage: Stage) -> list[Stage]:
-    if reason := any_order.why_not(block):
-        return f"block {block.name_hint} stays in its order: {reason}"
     """The independent reductions of a stage as separate stages, such as a sum and a sum of squares.
 
     Results that depend on each other, such as a maximum and its index, stay together.
@@ -86,7 +97,14 @@ def _unbundled(stage: Stage) -> list[Stage]:
             stores.append(substitute(statement, values))
     if len(stores) != len(init.seq) or not _independent(stores):
         return [stage]
-    return [replace(stage, init=first, body=store) for first, store in zip(init.seq, stores, strict=True)]
+    parts = [replace(stage, init=first, body=store) for first, store in zip(init.seq, stores, strict=True)]
+    return parts if all(map(_starts_itself, parts)) else [stage]
+
+
+def _starts_itself(stage: Stage) -> bool:
+    """Whether the initial value is for the buffer that the stage writes."""
+    init, store = stage.init, stage.store
+    return isinstance(init, tirx.BufferStore) and store is not None and init.buffer.same_as(store.buffer)
 
 
 def _independent(stores: list[tirx.BufferStore]) -> bool:

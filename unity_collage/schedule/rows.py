@@ -67,7 +67,7 @@ def _must_write_once(stage: Stage, later: Sequence[Stage]) -> bool:
 
     A temporary that no later stage reads is in the memory of one thread, and a reduction writes its first value there.
     """
-    if stage.temporary and any(reader.reads(stage) for reader in later):
+    if stage.passed_on or (stage.temporary and any(reader.reads(stage) for reader in later)):
         return True
     return stage.updates_itself and (stage.init is None or not stage.temporary)
 

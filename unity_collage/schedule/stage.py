@@ -49,6 +49,8 @@ class Stage:
     body: Stmt
     temporary: bool = False
     """Whether it writes a temporary, whose storage may be shared with a buffer that the stage reads."""
+    passed_on: bool = False
+    """Whether it writes a temporary of a larger kernel, of which other parts read it; its storage may be shared too."""
 
     @property
     def spatial(self) -> tuple[Iter, ...]:
@@ -83,7 +85,7 @@ class Stage:
     @property
     def once_only(self) -> bool:
         """Whether each element must be written only once, because a second write would read the first."""
-        return self.temporary or self.updates_itself
+        return self.temporary or self.passed_on or self.updates_itself
 
     @property
     def work(self) -> int | None:

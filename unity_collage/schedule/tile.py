@@ -13,6 +13,8 @@ is copied first, because rows whose distance is a power of two map to few sets o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tvm_ffi
 from tvm import tirx
 from tvm.tirx.stmt import Stmt
@@ -55,7 +57,7 @@ def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
     if epilogue is None:
         value = tirx.BufferLoad(store.buffer, store.indices)
         body = tirx.BufferStore(store.buffer, value, store.indices)
-        return stage, Stage(stage.name, stage.spatial, None, body, stage.temporary)
+        return stage, replace(stage, iters=stage.spatial, init=None, body=body)
     names = _names(stage, store, epilogue)
     return names if isinstance(names, str) else (stage, epilogue.substituted(names, stage.spatial))
 

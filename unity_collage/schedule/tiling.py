@@ -103,7 +103,7 @@ def must_not_overlap(stage: Stage, result: Stage) -> bool:
     """Whether tiles must not overlap, because an element that is written twice would be read in between."""
     assert result.store is not None
     read = [load.source for load in (*operands(stage), *operands(stage, result))]
-    return result.temporary or any(source.same_as(result.store.buffer) for source in read)
+    return result.temporary or result.passed_on or any(source.same_as(result.store.buffer) for source in read)
 
 
 def operands(stage: Stage, of: Stage | None = None) -> list[TensorLoad]:
