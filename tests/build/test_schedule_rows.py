@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from schedule_checks import WIDE, check, floats, scheduled
+import tvm
+from schedule_checks import WIDE, built, check, floats, scheduled
 from tvm import relax, te
 from tvm.relax import op
+from tvm.script import tirx as T
 
 from unity_collage.schedule import schedule
 
@@ -119,3 +121,40 @@ def test_threads_share_no_rows_whose_reductions_others_read(also):
     assert "T.vectorized" in text
     overlaps = "T.min(v_i" in text
     assert overlaps == (also == "nothing")
+
+
+def test_rows_that_are_read_in_reverse_are_computed_before():
+    """The first read of the exponentials is of another row, the second one of the same row."""
+
+    def build(x):
+        p = op.nn.softmax(x)
+        return op.add(op.flip(p, 0), p)
+
+    def reference(x):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        p = e / e.sum(-1, keepdims=True)
+        return p[::-1] + p
+
+    check(build, reference, floats(300, 100), one_kernel=True)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _two_results(
+    x: T.Buffer((64, 256), "float32"), total: T.Buffer((64,), "float32"), largest: T.Buffer((64,), "float32")
+):
+    for i, k in T.grid(64, 256):
+        with T.sblock("both"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                largest[vi] = T.float32(-1000)
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + x[vi, vk]
+            largest[vi] = T.max(largest[vi], x[vi, vk])
+
+
+def test_each_of_two_results_starts_from_its_own_value():
+    x = -np.abs(floats(64, 256))
+    total, largest = (tvm.runtime.tensor(np.full(64, np.nan, "float32")) for _ in range(2))
+    built(_two_results)(tvm.runtime.tensor(x), total, largest)
+    np.testing.assert_allclose(total.numpy(), x.sum(1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(largest.numpy(), x.max(1))

@@ -9,6 +9,7 @@ together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import tvm_ffi
@@ -137,8 +138,14 @@ def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[Names]] | str
             j = owner.get(load.source, i)
             if j != i:
                 lost += _unify(stages[j], names[j], load.indices, names[i], last.spatial)
+    for i, stage in enumerate(stages):
+        for load in stage.loads:
+            j = owner.get(load.source, i)
+            if j != i:
+                lost += _in_other_rows(stages[j], names[j], load.indices, names[i])
     extents = {it.var: it.extent for it in last.spatial}
     for stage, own in zip(stages, names, strict=True):
+        lost += [row for row, count in Counter(own.values()).items() if count > 1]
         for it in stage.spatial:
             if it.var in own and not tvm_ffi.structural_equal(it.extent, extents[own[it.var]]):
                 lost.append(own[it.var])
@@ -147,6 +154,19 @@ def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[Names]] | str
         return "the stages have no axis in common"
     kept = {it.var for it in rows}
     return rows, [{mine: row for mine, row in own.items() if row in kept} for own in names]
+
+
+def _in_other_rows(producer: Stage, own: Names, indices: Sequence[Expr], reader: Names) -> list[Var]:
+    """The axes along which a reader takes elements of ``producer`` in other rows than its own."""
+    if producer.store is None:
+        return list(own.values())
+    found: list[Var] = []
+    for written, read in zip(producer.store.indices, indices, strict=True):
+        row = own.get(written) if isinstance(written, tirx.Var) else None
+        here = reader.get(read) if isinstance(read, tirx.Var) else None
+        if row is not None and (here is None or not row.same_as(here)):
+            found.append(row)
+    return found
 
 
 def _unify(
