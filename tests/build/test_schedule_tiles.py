@@ -293,3 +293,47 @@ def test_a_result_beside_a_temporary_is_written():
     built(_one_result_and_one_temporary)(tvm.runtime.tensor(x), squares, y)
     np.testing.assert_allclose(squares.numpy(), (x * x).sum(0), rtol=1e-4)
     np.testing.assert_allclose(y.numpy(), 2 * (x * x).sum(0), rtol=1e-4)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _product_in_place(x: T.Buffer((96, 128), "float32"), w: T.Buffer((128, 128), "float32")):
+    c = T.sblock_alloc_buffer((96, 128), "float32")
+    for i, j, k in T.grid(96, 128, 128):
+        with T.sblock("c"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                c[vi, vj] = T.float32(0)
+            c[vi, vj] = c[vi, vj] + x[vi, vk] * w[vk, vj]
+    for i, j in T.grid(96, 128):
+        with T.sblock("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            x[vi, vj] = T.max(c[vi, vj], T.float32(0))
+
+
+@T.prim_func(private=True, s_tir=True)
+def _banded_product_in_place(x: T.Buffer((96, 128), "float32"), w: T.Buffer((128, 128), "float32")):
+    t = T.sblock_alloc_buffer((96, 128), "float32")
+    c = T.sblock_alloc_buffer((96, 128), "float32")
+    for i, k in T.grid(96, 128):
+        with T.sblock("t"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            t[vi, vk] = T.exp(x[95 - vi, vk])
+    for i, j, k in T.grid(96, 128, 128):
+        with T.sblock("c"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                c[vi, vj] = T.float32(0)
+            c[vi, vj] = c[vi, vj] + t[vi, vk] * w[vk, vj]
+    for i, j in T.grid(96, 128):
+        with T.sblock("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            x[vi, vj] = T.max(c[vi, vj], T.float32(0))
+
+
+@pytest.mark.parametrize("banded", [False, True])
+def test_a_product_in_place_reads_its_operand_before_it_is_changed(banded):
+    x, w = floats(96, 128), floats(128, 128)
+    changed = tvm.runtime.tensor(x)
+    built(_banded_product_in_place if banded else _product_in_place)(changed, tvm.runtime.tensor(w))
+    rows = np.exp(x[::-1]) if banded else x
+    np.testing.assert_allclose(changed.numpy(), np.maximum(rows @ w, 0), rtol=1e-3, atol=1e-3)

@@ -91,6 +91,8 @@ def _band_by_band(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] |
     """A product with the element-wise stage before it, and the element-wise stage that follows it."""
     if len(stages) < 2 or any(stage.reads(stages[0]) for stage in stages[2:]):
         return "its only reader is not a reduction"
+    if any(stages[0].reads(stage) for stage in stages[1:3]):
+        return "a stage behind it replaces what it reads"
     threads = _threads(stages[1:2], cpu, _TILED_IN_ONE)
     follows = why_not_epilogue(stages[1:]) is None
     found = bands.emit(stages[0], stages[1], stages[2] if follows else None, cpu, threads)
@@ -120,6 +122,8 @@ def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
     """Why the second stage cannot be computed from the registers of the first, or None."""
     if len(stages) < 2 or stages[1].init is not None:
         return "no element-wise stage follows"
+    if stages[0].reads(stages[1]):
+        return "the stage that follows replaces what it reads"
     written = [store.buffer for store in stages[0].stores]
     readers = [
         any(load.source.same_as(own) for load in stage.loads for own in written) for stage in stages[1:]
