@@ -9,7 +9,9 @@ from tvm.relax import op
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
+from unity_collage.annotations import UNSCHEDULED
 from unity_collage.passes.schedule_cpu import ScheduleCPU
+from unity_collage.schedule import schedule
 
 relu = op.nn.relu
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -337,3 +339,69 @@ def test_a_product_in_place_reads_its_operand_before_it_is_changed(banded):
     built(_banded_product_in_place if banded else _product_in_place)(changed, tvm.runtime.tensor(w))
     rows = np.exp(x[::-1]) if banded else x
     np.testing.assert_allclose(changed.numpy(), np.maximum(rows @ w, 0), rtol=1e-3, atol=1e-3)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _product_of_chosen_steps(
+    a: T.Buffer((64, 96), "float32"),
+    b: T.Buffer((128, 96), "float32"),
+    chosen: T.Buffer((96,), "bool"),
+    c: T.Buffer((64, 128), "float32"),
+):
+    for i, j, k in T.grid(64, 128, 96):
+        with T.sblock("c"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                c[vi, vj] = T.float32(0)
+            c[vi, vj] = T.if_then_else(chosen[vk], c[vi, vj] + a[vi, vk] * b[vj, vk], c[vi, vj])
+
+
+def test_a_copy_has_no_result():
+    a, b, chosen = floats(64, 96), floats(128, 96), np.arange(96) % 3 > 0
+    c = tvm.runtime.tensor(np.full((64, 128), np.nan, "float32"))
+    built(_product_of_chosen_steps)(*map(tvm.runtime.tensor, (a, b, chosen)), c)
+    np.testing.assert_allclose(c.numpy(), (a * chosen) @ b.T, rtol=1e-3, atol=1e-3)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _triangular_product(
+    a: T.Buffer((256, 256), "float32"), b: T.Buffer((256, 256), "float32"), c: T.Buffer((256, 256), "float32")
+):
+    for i, j, k in T.grid(256, 256, 256):
+        with T.sblock("c"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                c[vi, vj] = T.float32(0)
+            c[vi, vj] = c[vi, vj] + T.if_then_else(vk <= vi, a[vi, vk] * b[vk, vj], T.float32(0))
+
+
+def test_columns_under_a_condition_on_rows_are_read_in_place():
+    a, b = floats(256, 256), floats(256, 256)
+    c = tvm.runtime.tensor(np.full((256, 256), np.nan, "float32"))
+    built(_triangular_product)(*map(tvm.runtime.tensor, (a, b)), c)
+    np.testing.assert_allclose(c.numpy(), np.tril(a) @ b, rtol=1e-3, atol=1e-3)
+
+
+@T.prim_func(private=True, s_tir=True)
+def _windows_of_bytes(
+    x: T.Buffer((8, 64), "int8"), w: T.Buffer((8, 8, 3), "float32"), y: T.Buffer((8, 32), "float32")
+):
+    for o, j, c, k in T.grid(8, 32, 8, 3):
+        with T.sblock("y"):
+            vo, vj, vc, vk = T.axis.remap("SSRR", [o, j, c, k])
+            with T.init():
+                y[vo, vj] = T.float32(0)
+            y[vo, vj] = y[vo, vj] + w[vo, vc, vk] * T.if_then_else(
+                vj * 2 + vk < 64, T.Cast("float32", x[vc, vj * 2 + vk]), T.float32(0)
+            )
+
+
+def test_a_copy_has_the_type_of_what_it_copies():
+    x = np.random.default_rng(0).integers(-9, 9, (8, 64)).astype("int8")
+    w, y = floats(8, 8, 3), tvm.runtime.tensor(np.full((8, 32), np.nan, "float32"))
+    made = schedule(_windows_of_bytes, TARGET)
+    assert UNSCHEDULED not in made.attrs
+    built(_windows_of_bytes)(*map(tvm.runtime.tensor, (x, w)), y)
+    padded_x = np.pad(x.astype("float32"), ((0, 0), (0, 2)))
+    taken = np.stack([padded_x[:, k : k + 64 : 2] for k in range(3)])
+    np.testing.assert_allclose(y.numpy(), np.einsum("ock,kcj->oj", w, taken), rtol=1e-4, atol=1e-4)

@@ -151,8 +151,13 @@ def seq(*stmts: Stmt) -> Stmt:
 
 def buffer(shape: Sequence[Expr | int], like: Buffer, name: str) -> Buffer:
     """A new temporary buffer with the element type of ``like``."""
+    return buffer_of_type(shape, str(like.dtype), name)
+
+
+def buffer_of_type(shape: Sequence[Expr | int], dtype: str, name: str) -> Buffer:
+    """A new temporary buffer."""
     row_major: Any = None
-    return tirx.decl_buffer(shape, str(like.dtype), name, layout=row_major)
+    return tirx.decl_buffer(shape, dtype, name, layout=row_major)
 
 
 def with_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:

@@ -42,19 +42,30 @@ def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed
     for load in operands(stage):
         if not any(load.same_as(left) for left in stage.loads):
             continue  # it is in the copy of another operand under the same condition
-        step = static(stride(load, lane.var, analyzer))
-        reason = None if step in (0, 1) else _why_not_turn(stage, load, lane)
+        step, value = static(stride(load, lane.var, analyzer)), _with_condition(stage, load)
+        reason = None if step in (0, 1) else _why_not_turn(stage, value, lane)
         if step in (0, 1) or (reason is not None and step is not None and 0 < step <= SMALL_STEP):
             continue
         if reason is not None:
             return f"{load.source.name} is not contiguous along the lanes, and {reason}"
-        value = _with_condition(stage, load)
         order = [*(it for it in _used(stage.iters, value) if it is not lane), lane]
-        copy, buffer = copied(value, load.source, order, {}, cpu, threads)
+        copy, buffer = copied(value, order, {}, cpu, threads)
         copies.append(copy)
         buffers.append(buffer)
         stage = with_value(stage, value, tirx.BufferLoad(buffer, [it.var for it in order]))
     return stage, copies, buffers
+
+
+def why_not_columns(stage: Stage, load: TensorLoad, fixed: Sequence[Iter]) -> str | None:
+    """Why no copy of some columns of the operand ``load`` can be made where only the iterators ``fixed`` and the lanes
+    are known, or None."""
+    value = _with_condition(stage, load)
+    if _reads_result(stage, value):
+        return "it is read under a condition on the result"
+    known = [*fixed, *stage.reduction]
+    if any(not any(it is one for one in known) for it in _used(stage.spatial, value)):
+        return "it is read under a condition on the rows"
+    return None
 
 
 def columns(
@@ -64,19 +75,16 @@ def columns(
     value = _with_condition(stage, load)
     used = _used(stage.reduction, value)
     part = axis(lane.var, width)
-    copy, buffer = copied(value, load.source, [*used, part], {lane.var: left + part.var}, cpu, False)
+    copy, buffer = copied(value, [*used, part], {lane.var: left + part.var}, cpu, False)
     narrow = tirx.BufferLoad(buffer, [*(it.var for it in used), lane.var - left])
     return copy, buffer, with_value(stage, value, narrow)
 
 
 def copied(
-    value: Expr, like: Buffer, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
+    value: Expr, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
 ) -> tuple[Stmt, Buffer]:
-    """Loops that fill a new buffer with ``value``, and the buffer; its dimensions are the iterators in ``order``.
-
-    The buffer has the element type of ``like``.
-    """
-    buffer = build.buffer([it.extent for it in order], like, "packed")
+    """Loops that fill a new buffer with ``value``, and the buffer; its dimensions are the iterators in ``order``."""
+    buffer = build.buffer_of_type([it.extent for it in order], str(value.expr_ty().dtype), "packed")
     fresh = [axis(it.var, it.extent) for it in order]
     store = tirx.BufferStore(buffer, value, [it.var for it in order])
     renamed: dict[Var, Expr] = {old.var: new.var for old, new in zip(order, fresh, strict=True)}
@@ -84,8 +92,10 @@ def copied(
     return injective.emit(whole.substituted(renamed, fresh), cpu, threads), buffer
 
 
-def _why_not_turn(stage: Stage, load: TensorLoad, lane: Iter) -> str | None:
-    used = _used(stage.iters, load)
+def _why_not_turn(stage: Stage, value: Expr, lane: Iter) -> str | None:
+    if _reads_result(stage, value):
+        return "it is read under a condition on the result"
+    used = _used(stage.iters, value)
     if not any(it is lane for it in used):
         return "it does not follow the lanes"
     if any(it.size is None for it in stage.iters):
@@ -103,6 +113,12 @@ def _with_condition(stage: Stage, load: TensorLoad) -> Expr:
         one for one in choices(stage.body) if any(load.same_as(node) for node in nodes(one, TensorLoad))
     ]
     return around[-1] if around else load
+
+
+def _reads_result(stage: Stage, value: Expr) -> bool:
+    """Whether ``value`` has the result of the reduction so far."""
+    store = stage.store
+    return store is not None and any(load.source.same_as(store.buffer) for load in nodes(value, TensorLoad))
 
 
 def _used(iters: Sequence[Iter], value: Expr) -> list[Iter]:

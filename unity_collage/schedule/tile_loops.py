@@ -170,7 +170,7 @@ class TileLoops:
         turns = build.product([*rest, *self.rows])
         if turns is not None and turns < _LEAST_TURNS:
             return "the copy would be used too seldom"
-        return None
+        return packing.why_not_columns(self.stage, wide[0], [*batch, self.tile.lane])
 
     def _copied(self, values: Values, batch: Sequence[Iter], rest: Sequence[Iter]) -> Stmt:
         """All tiles of one column, from a copy of the operand's columns."""
