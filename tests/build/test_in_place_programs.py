@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import tvm
 from tir_modules import floats
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -104,3 +106,61 @@ def test_a_copy_made_by_two_transposes_is_changed_and_not_the_input():
     found = np.asarray(uc.compile(_Turned, measure=False)(given))
     np.testing.assert_allclose(found, 11 * x, rtol=1e-5)
     np.testing.assert_array_equal(given, x)
+
+
+@tvm.register_global_func("collage.tests.ten_times")
+def _ten_times(x: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+    x.copyfrom(x.numpy() * 10)
+    return x
+
+
+@tvm.register_global_func("collage.tests.ten_times_and_one_more")
+def _ten_times_and_one_more(
+    x: tvm.runtime.Tensor,
+) -> list[tvm.runtime.Tensor]:
+    more = tvm.runtime.tensor(x.numpy() + 1)
+    return [_ten_times(x), more]
+
+
+@I.ir_module
+class _Packed:
+    @R.function
+    def main(x: R.Tensor((1, 64), "float32")) -> R.Tensor((1, 64), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.call_inplace_packed(
+                "collage.tests.ten_times", a, inplace_indices=[0], ty_args=R.Tensor((1, 64), "float32")
+            )
+            c = R.sort(R.sin(x))
+            d = R.add(b, c)
+            R.output(d)
+        return d
+
+
+@I.ir_module
+class _PackedWithMore:
+    @R.function
+    def main(x: R.Tensor((1, 64), "float32")) -> R.Tensor((1, 64), "float32"):
+        with R.dataflow():
+            a = R.exp(x)
+            both = R.call_inplace_packed(
+                "collage.tests.ten_times_and_one_more",
+                a,
+                inplace_indices=[0, -1],
+                ty_args=[R.Tensor((1, 64), "float32"), R.Tensor((1, 64), "float32")],
+            )
+            b = both[0]
+            more = both[1]
+            c = R.sort(R.sin(x))
+            d = R.add(R.add(b, more), c)
+            R.output(d)
+        return d
+
+
+@pytest.mark.parametrize("module", [_Packed, _PackedWithMore])
+def test_what_a_packed_function_changes_keeps_its_memory(module):
+    """The memory of ``a`` must not be that of ``c``, although nothing reads ``a`` itself any more."""
+    x = floats(*SHAPE)
+    found = np.asarray(uc.compile(module, measure=False)(x))
+    more = np.exp(x) + 1 if module is _PackedWithMore else 0
+    np.testing.assert_allclose(found, 10 * np.exp(x) + more + np.sort(np.sin(x)), rtol=1e-5)

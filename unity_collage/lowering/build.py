@@ -28,6 +28,7 @@ from .library_calls import modules_called
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
 from .noted_calls import with_noted_calls
+from .packed_in_place import with_changed_operands
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .shared_memory import ShareMemory, with_shared_memory
 from .size_classes import RoundStorages
@@ -56,7 +57,8 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         scheduled = tvm.transform.Sequential(_foldable(cpu_pipeline.legalize_passes(target), mod))(legal)
         kernels = with_kernel_targets(with_sizes_first(with_readable_constants(scheduled)), target)
         placed = with_placed_constants(kernels)
-        lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
+        named = with_changed_operands(placed)
+        lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(named)
         return without_devices_of_calls(lowered)
 
 
@@ -78,7 +80,8 @@ def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:
         fused = tvm.transform.Sequential(_foldable(fuse, mod))(mod)
         kernels = bound_kernels(staged(fused) if why_no_graph(fused) is None else fused, target)
         refuse_unbuilt(kernels, target)
-        return tvm.transform.Sequential(cuda_pipeline.dataflow_lower_passes(target))(kernels)
+        named = with_changed_operands(kernels)
+        return tvm.transform.Sequential(cuda_pipeline.dataflow_lower_passes(target))(named)
 
 
 def _foldable(steps: Sequence[tvm.transform.Pass], mod: IRModule) -> list[tvm.transform.Pass]:
