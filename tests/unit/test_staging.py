@@ -132,6 +132,19 @@ def test_inputs_of_the_first_kernels_are_not_copied():
     tvm.ir.assert_structural_equal(staged(before), before)
 
 
+def test_an_input_that_is_changed_in_place_is_not_copied():
+    def body(kernel: Kernel, inputs: Sequence[relax.Var]) -> relax.Expr:
+        x, y = inputs
+        view = relax.op.reshape(x, SHAPE)
+        call = relax.op.call_inplace_packed("change", view, y, inplace_indices=[0], ty_args=x.ty)
+        changed = relax.BlockBuilder.current().emit(call)
+        return kernel(kernel(changed, y), x)
+
+    after = staged(program(body))
+    assert calls(after, "main", "x0_staged") == 0
+    assert calls(after, "main", "x1_staged") > 0
+
+
 def test_a_view_of_an_input_counts_as_the_input():
     def body(kernel: Kernel, inputs: Sequence[relax.Var]) -> relax.Expr:
         (x,) = inputs

@@ -16,7 +16,7 @@ from tvm import ir, relax, te, tirx
 from tvm.ir import IRModule
 
 from ..graph.calls import op_name
-from ..graph.in_place import VIEWS
+from ..graph.in_place import VIEWS, MemoryOwners, changed_operands
 from ..rewrites.bindings import operands
 from ..rewrites.scope import dtype_of, static_shape
 from ..tvm_private import give_type
@@ -74,6 +74,8 @@ class _Flow:
     """The variables that are bound to calls of kernels, in order."""
     results: tuple[relax.Var, ...]
     """The variables that the function returns, each once; fields of tuples in place of them."""
+    changed: frozenset[relax.Var]
+    """The variables with memory that a call changes in place."""
 
     @classmethod
     def of(cls, func: relax.Function) -> _Flow:
@@ -81,15 +83,23 @@ class _Flow:
         values = {binding.var: binding.value for binding in bindings}
         kernels = tuple(var for var, value in values.items() if _launches(value))
         results = tuple(dict.fromkeys(_leaves(func.body.body, values)))
-        return cls(tuple(func.params[: _inputs(func)]), values, kernels, results)
+        memory = MemoryOwners(bindings)
+        changed = {
+            owner for value in values.values() for var in changed_operands(value) for owner in memory.of(var)
+        }
+        return cls(tuple(func.params[: _inputs(func)]), values, kernels, results, frozenset(changed))
 
     def late_inputs(self) -> list[relax.Var]:
-        """The tensor parameters that several kernels read, or that a kernel after one without parameters reads."""
+        """The tensor parameters that several kernels read, or that a kernel after one without parameters reads.
+
+        Not those that are changed in place: the caller sees the change in its own tensor.
+        """
         read = {var: self._inputs_of(self.values[var]) for var in self.kernels}
         count = Counter(var for roots in read.values() for var in roots)
         first = next((i for i, var in enumerate(self.kernels) if not read[var]), len(self.kernels))
         late = {root for var in self.kernels[first:] for root in read[var]}
-        return [var for var in self.params if _is_tensor(var) and (count[var] > 1 or var in late)]
+        copied = {var for var in self.params if count[var] > 1} | late
+        return [var for var in self.params if _is_tensor(var) and var in copied - self.changed]
 
     def early_results(self) -> list[relax.Var]:
         """The returned tensors that are written by a kernel before the last ones."""
