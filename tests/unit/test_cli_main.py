@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from tempfile import NamedTemporaryFile
 import numpy as np
 import pytest
 
-from unity_collage.cli import backends
+from unity_collage.cli import backends, in_place
+from unity_collage.cli import compile as compile_command
 from unity_collage.cli import main as cli
 from unity_collage.cli.verify import add_verify, check_verify
 from unity_collage.errors import CollageError
@@ -102,6 +104,42 @@ def test_nobody_reads_the_output_and_the_encoding_lacks_a_name() -> None:
         check=False,
     )
     assert (result.stdout, result.stderr) == ("\\u0432\\u0445141\n", "")
+
+
+def test_a_table_that_nobody_reads_has_the_exit_code_of_other_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr("unity_collage.backends.registry.statuses", list)
+    with pytest.raises(BrokenPipeError), os.fdopen(write, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        backends._backends(argparse.Namespace(json=False))
+
+
+def compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
+    """The options of a compile whose program has an empty plan and is not written."""
+    program = argparse.Namespace(plan={}, explanation={}, kept_since=None, save=lambda _: None)
+    monkeypatch.setattr(compile_command, "_program", lambda _: (program, None))
+    monkeypatch.setattr(in_place, "add_times", lambda *_: None)
+    (folder / "[").mkdir()
+    words = ["compile", "m.onnx", "-o", str(folder / "[" / "x].so"), "--report", str(folder / "p.json")]
+    return cli.parser_of("compile").parse_args(words)
+
+
+def test_files_are_written_before_a_reader_of_the_plan_can_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = compiled(tmp_path, monkeypatch)
+    monkeypatch.setattr(compile_command, "_show_plans", lambda *_: raising(BrokenPipeError())(options))
+    with pytest.raises(BrokenPipeError):
+        compile_command._compile(options)
+    assert (tmp_path / "p.json").read_text() == "{}\n"
+
+
+def test_brackets_in_the_name_of_a_file_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_command._compile(compiled(tmp_path, monkeypatch))
+    assert f"wrote {tmp_path}/[/x].so\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,10 @@ def add_command(commands: Any) -> None:
 
 
 def _backends(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from ..backends.newest import library_text
     from ..backends.registry import statuses
     from ..report import backend_table
+    from .console import Output
 
     found = statuses()
     if options.json:
@@ -29,4 +28,4 @@ def _backends(options: argparse.Namespace) -> None:
                  "library": library_text(each.name)} for each in found]  # fmt: skip
         print_json({"backends": rows})
     else:
-        Console().print(backend_table(found))
+        Output().print(backend_table(found))

@@ -83,21 +83,20 @@ def _in_turns(options: argparse.Namespace, program: Program) -> PeerTimes:
 
 
 def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> None:
-    from rich.console import Console
-
     from ..profile.rounds import speedup
     from ..report import bench_table, cost_remark
     from .compiling import tell_accuracy
+    from .console import Output
 
-    medians, console = found.medians, Console(quiet=options.json)  # the data has the same
+    medians, console = found.medians, Output(quiet=options.json)  # the data has the same
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
     for reason in found.missing.values():
-        console.print(f"not timed: {reason}", soft_wrap=True, markup=False, highlight=False)
+        console.line(f"not timed: {reason}")
     plan = (program.plan or {}).get("main")
     remark = None if plan is None else cost_remark(plan, statistics.median(medians[OURS]))
     if remark is not None:
-        console.print(remark, soft_wrap=True)
+        console.line(remark)
     told = tell_accuracy(options, program, console)
     if options.json:
         print_json({"seconds": medians, "ratios": ratios, "missing": found.missing, "remark": remark,

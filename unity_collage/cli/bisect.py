@@ -68,19 +68,16 @@ def add_command(commands: Any) -> None:
 
 def _bisect(options: argparse.Namespace) -> None:
     """Compile, bisect and show. What can be wrong with the options is found before."""
-    from rich.console import Console
-
     from ..report.bisection import bisection_summary
     from .compiling import compiled
+    from .console import Output
 
     _check(options)
     found = _found(options, compiled(options))
     if options.json:
         print_json(found)
     else:
-        Console().print(
-            bisection_summary(Path(options.model).name, found), highlight=False, markup=False, soft_wrap=True
-        )
+        Output().line(bisection_summary(Path(options.model).name, found))
 
 
 def _found(options: argparse.Namespace, program: Program) -> Bisection:

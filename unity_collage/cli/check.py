@@ -67,25 +67,23 @@ def _check(options: argparse.Namespace) -> None:
 
 def _check_plans(options: argparse.Namespace) -> None:
     """Print a line for each plan; raises CollageError if one does not hold."""
-    from rich.console import Console
-
     from .check_plan import findings
+    from .console import Output
 
     path = options.what
     found = list(findings(path, options.annotated))
     if options.json:
         print_json({"plans": {name: {"holds": each.holds, "text": each.text} for name, each in found}})
     for name, finding in [] if options.json else found:
-        Console().print(f"{name}: {finding.text}", markup=False, highlight=False, soft_wrap=True)
+        Output().line(f"{name}: {finding.text}")
     failed = sum(not finding.holds for _, finding in found)
     if failed:
         raise CollageError(f"{failed} of {len(found)} plans in {path} do not hold")
 
 
 def _check_backend(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from ..testing.conformance import CASES, CHECKS, CUDA_CASES, examine
+    from .console import Output
 
     more = _more(options.cases)
     with progress(options) as tell:
@@ -98,11 +96,11 @@ def _check_backend(options: argparse.Namespace) -> None:
             )
         except UnknownBackend as error:
             raise UsageError(f"not a file with plans, and {error}") from None
-    console = Console()
+    console = Output()
     if options.json:
         print_json({"backend": report.backend, "unavailable": report.unavailable, "checks": report.verdicts})
     for line in [] if options.json else report.lines(findings=1_000_000 if options.all else 4):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.line(line)
     if report.failed:
         raise CollageError(f"{report.backend} fails {len(report.failed)} of {len(CHECKS)} checks")
 

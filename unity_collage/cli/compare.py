@@ -34,12 +34,11 @@ def add_command(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> None:
     if options.refine or options.breed or options.tune:
         raise UsageError("compare uses the costs of kernels only: leave --refine, --breed and --tune out")
-    from rich.console import Console
-
     from ..frontend.models import read_model
     from ..inspection.given_plan import compare_plan
     from ..pipeline import Pipeline
     from ..report.given_plan import plan_costs_summary
+    from .console import Output
     from .settings import cost_model_of, rules_left_out
 
     model = read_model(Path(options.model))
@@ -55,7 +54,7 @@ def _compare(options: argparse.Namespace) -> None:
     if options.json:
         print_json({name: as_data(each) for name, each in found.items()})
         return
-    console = Console()
+    console = Output()
     for name, each in found.items():
         console.print(plan_costs_summary(name, each), "", highlight=False)
 

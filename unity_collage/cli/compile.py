@@ -19,10 +19,9 @@ from .options import add_devices, add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..measure.kernel_costs import KernelCosts
     from ..program import Program
+    from .console import Output
 
 
 def add_command(commands: Any) -> None:
@@ -63,30 +62,33 @@ def _compile(options: argparse.Namespace) -> None:
         raise UsageError("--report explains costs, and --no-measure has none: leave one of the two out")
     _check_options(options)
     program, costs = _program(options)
-    from rich.console import Console
+    from .console import Output
 
-    console = Console(quiet=options.json)  # the data has the same
+    console = Output(quiet=options.json)  # the data has the same
+    wrote = _written(options, program, costs)
+    _show_plans(options, program, console)
+    told = _told(options, program, console)
+    for path in wrote:
+        console.line(f"wrote {path}")
+    agreements = compared(options, program, console)
+    if options.json:
+        print_json({**told, "wrote": wrote, "agreements": agreements})
+    check_agreement(options, agreements)
+
+
+def _written(options: argparse.Namespace, program: Program, costs: KernelCosts | None) -> list[str]:
+    """Write the files that are asked for, before anything is printed: a reader may go. The result are their paths."""
     if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
     if options.bundle:
         program.save(options.bundle, bundle=True)
     if options.report:
+        from ..report.writing import write_report
         from .in_place import add_times
 
         add_times(options, program, costs)
-    _show_plans(options, program, console)
-    told = _told(options, program, console)
-    if options.report:
-        from ..report.writing import write_report
-
         write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
-    wrote = [path for path in (options.report, options.output, options.bundle) if path]
-    for path in wrote:
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
-    agreements = compared(options, program, console)
-    if options.json:
-        print_json({**told, "wrote": wrote, "agreements": agreements})
-    check_agreement(options, agreements)
+    return [path for path in (options.report, options.output, options.bundle) if path]
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -103,7 +105,7 @@ def _check_options(options: argparse.Namespace) -> None:
     check_verify(options)
 
 
-def _show_plans(options: argparse.Namespace, program: Program, console: Console) -> None:
+def _show_plans(options: argparse.Namespace, program: Program, console: Output) -> None:
     from ..report import comparison_line, comparison_table, plan_summary, shown_plans
 
     for name, plan in shown_plans(program.plan).items():
@@ -113,7 +115,7 @@ def _show_plans(options: argparse.Namespace, program: Program, console: Console)
             console.print(in_words(plan.comparison), "")
 
 
-def _told(options: argparse.Namespace, program: Program, console: Console) -> dict[str, Any]:
+def _told(options: argparse.Namespace, program: Program, console: Output) -> dict[str, Any]:
     """The plans as data, and how accurate the program is, which is printed too."""
     from ..report.writing import encoded
 

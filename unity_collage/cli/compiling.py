@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-
 from ..compiler import compile as compile_model
 from ..cost.model import Progress
 from ..defaults import FLOAT32
@@ -18,6 +16,7 @@ from ..measure.kernel_costs import KernelCosts
 from ..profile.accuracy import deviations
 from ..program import Program
 from . import progress
+from .console import Output
 from .options import sizes_of
 from .settings import cost_model_of, refinement_of
 
@@ -89,7 +88,7 @@ def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
         raise KeyboardInterrupt
 
 
-def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> list[str]:
+def tell_accuracy(options: argparse.Namespace, program: Program, console: Output) -> list[str]:
     """Print how far a program of lower precision is from float32, a line for each result; the result are the lines."""
     if options.precision == FLOAT32:
         return []
@@ -99,5 +98,5 @@ def tell_accuracy(options: argparse.Namespace, program: Program, console: Consol
         lines = [f"not known: {error}"]
     for number, line in enumerate(lines):
         result = f"result {number} " if len(lines) > 1 else ""
-        console.print(f"{options.precision} against float32, random inputs: {result}{line}", soft_wrap=True)
+        console.line(f"{options.precision} against float32, random inputs: {result}{line}")
     return lines

@@ -8,8 +8,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
-
 from ..cost.fingerprint import available, backend_version, stale
 from ..cost.method import Method
 from ..database import schema
@@ -26,6 +24,7 @@ from ..report import database as report
 from ..report.cells import counted
 from . import progress
 from .as_json import print_json
+from .console import Output
 from .db_info import info_as_data
 from .db_kept import kept_told, remove_kept
 from .db_packs import export_pack, import_packs, packs_told
@@ -47,11 +46,11 @@ def info(options: argparse.Namespace) -> None:
         if options.json:
             print_json(info_as_data(database, costs, facts, options.fingerprints))
             return
-        console = Console()
-        console.print(database.name, soft_wrap=True, highlight=False)
+        console = Output()
+        console.line(database.name)
         console.print(report.database_summary(costs, database.quarantine_entries(), facts))
         for line in (*packs_told(database), *kept_told(database)):
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+            console.line(line)
         if options.fingerprints and costs:
             here = frozenset(map(digest, available(Method()).values()))
             console.print("", report.fingerprint_list(costs, database.fingerprints(), here), soft_wrap=True)
@@ -65,7 +64,7 @@ def list_costs(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"costs": wanted, "of": len(costs)})
     else:
-        Console().print(report.cost_list(wanted, len(costs)))
+        Output().print(report.cost_list(wanted, len(costs)))
 
 
 def export(options: argparse.Namespace) -> None:
@@ -84,9 +83,7 @@ def export(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"wrote": options.file, "costs": len(rows["costs"])})
         return
-    Console().print(
-        f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
-    )
+    Output().line(f"wrote {options.file}: {len(rows['costs'])} costs and refusals")
 
 
 def _check_replaced(name: str) -> None:
@@ -142,9 +139,9 @@ def _merge_all(database: CostDatabase, rows: dict[str, list[dict[str, object]]],
             {"into": database.name, "merged": [{**asdict(each), "kept": each.kept} for each in merged]}
         )
         return
-    console = Console()
+    console = Output()
     console.print(report.merged_table(merged))
-    console.print(f"into {database.name}", soft_wrap=True, highlight=False)
+    console.line(f"into {database.name}")
 
 
 def diff(options: argparse.Namespace) -> None:
@@ -158,7 +155,7 @@ def diff(options: argparse.Namespace) -> None:
         apart = [{**asdict(each), "ratio": each.ratio} for each in found.apart]
         print_json({**asdict(found), "apart": apart})
     else:
-        Console().print(report.comparison_table(found, options.more_than))
+        Output().print(report.comparison_table(found, options.more_than))
 
 
 def prune(options: argparse.Namespace) -> None:
@@ -176,7 +173,7 @@ def prune(options: argparse.Namespace) -> None:
         sizes = {"costs": len(rows.costs), "quarantine": len(rows.quarantine), "facts": len(rows.facts)}
         print_json({"removed": not options.dry_run, **sizes, "programs": programs})
         return
-    console = Console()
+    console = Output()
     console.print(report.doomed_line(rows, done=not options.dry_run), highlight=False)
     if programs:
         verb = "would remove" if options.dry_run else "removed"
@@ -207,7 +204,7 @@ def verify_sample(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"verified": [{**asdict(one), "ratio": one.ratio} for one in verified], "of": len(costs)})
     else:
-        Console().print(report.verified_table(verified, len(costs)))
+        Output().print(report.verified_table(verified, len(costs)))
 
 
 def _existing(where: str | None, read_only: bool) -> CostDatabase:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from rich.console import Console
-
 from ..cost.fingerprint import available, cost_fingerprint, of_family
 from ..cost.method import Method
 from ..database.costs import CostDatabase
@@ -20,6 +18,7 @@ from ..measure.packed import stored_verdict
 from ..report.cells import counted
 from ..target import host_target
 from .as_json import print_json
+from .console import Output
 from .files import STANDARD
 
 
@@ -40,13 +39,13 @@ def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> Non
         print_json({"wrote": file, "costs": len(pack)})
         return
     size = f"{len(data) / 1000:.1f} KB"
-    Console().print(f"wrote {file}: {len(pack)} costs and refusals, {size}", soft_wrap=True, highlight=False)
+    Output().line(f"wrote {file}: {len(pack)} costs and refusals, {size}")
 
 
 def import_packs(database: str | None, files: Sequence[str], in_json: bool = False) -> None:
     """Add packs to a database. All files are read first, so that a broken one changes nothing."""
     packs = [read(Path(name)) for name in files]
-    console = Console()
+    console = Output()
     with CostDatabase(database) as into:
         for pack in packs:
             keep(into, pack)
@@ -54,8 +53,8 @@ def import_packs(database: str | None, files: Sequence[str], in_json: bool = Fal
             print_json({"into": into.name, "packs": {pack.name: len(pack) for pack in packs}})
             return
         for pack in packs:
-            console.print(f"pack {pack.name}: {len(pack)} costs and refusals", highlight=False)
-        console.print(f"into {into.name}", soft_wrap=True, highlight=False)
+            console.line(f"pack {pack.name}: {len(pack)} costs and refusals")
+        console.line(f"into {into.name}")
 
 
 def packs_told(database: CostDatabase) -> Iterator[str]:

@@ -72,11 +72,10 @@ def add_command(commands: Any) -> None:
 
 def _diff(options: argparse.Namespace) -> None:
     """Read or compile both, compare, show and write. What can be wrong is found before anything is compiled."""
-    from rich.console import Console
-
     from ..inspection.plan_diff import diff
     from ..report.difference import difference_data, difference_summary
     from ..report.difference_page import difference_page
+    from .console import Output
 
     given = _given(options)
     check_written("--report", options.report, (_PAGE,))
@@ -87,10 +86,10 @@ def _diff(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**difference_data(found), "wrote": [options.report] if options.report else []})
         return
-    console = Console()
+    console = Output()
     console.print(difference_summary(found, options.rows, console.width), highlight=False)
     if options.report:
-        console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
+        console.line(f"wrote {options.report}")
 
 
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:

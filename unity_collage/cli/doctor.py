@@ -27,16 +27,15 @@ def add_command(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from ..inspection.doctor import diagnose
     from ..report.doctor import diagnosis_text
+    from .console import Output
 
     with progress(options, "looking at this machine, and compiling a small model"):
         found = diagnose(options.database)
     if options.json:
         print_json(found)
     else:
-        Console().print(diagnosis_text(found), highlight=False)
+        Output().print(diagnosis_text(found), highlight=False)
     if found.why_not is not None:
         raise CollageError(f"a compile cannot work here: {found.why_not}")

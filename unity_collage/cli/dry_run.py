@@ -19,10 +19,9 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 
 def tell_dry_run(options: argparse.Namespace) -> None:
     """Print the dry run of the model that the options name."""
-    from rich.console import Console
-
     from ..inspection.dry_run import dry_run
     from ..report.dry_run import dry_run_summary
+    from .console import Output
 
     found = dry_run(
         options.model,
@@ -40,4 +39,4 @@ def tell_dry_run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**plain(found), "kernels": found.kernels, "seconds": found.seconds})
     else:
-        Console().print(dry_run_summary(found), highlight=False)
+        Output().print(dry_run_summary(found), highlight=False)

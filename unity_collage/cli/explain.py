@@ -80,21 +80,20 @@ def _show(
 
     ``ranges``: the plan of ``main``, if it chooses between plans by sizes.
     """
-    from rich.console import Console
-
     from ..plan.encoding import encode
     from ..plan.ranges import computes_in_parts
     from ..report.answer import answer
     from ..report.kinds import explanation_summary
     from ..report.plans import plan_summary
+    from .console import Output
 
-    console = Console()
+    console = Output()
     if options.node is not None:
         lines = answer(found, options.node, names, others)
         if options.json:
             print_json({"node": options.node, "answer": lines})
         for line in [] if options.json else lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.line(line)
     elif options.json:
         data = {name: encode(explanation) for name, explanation in found.items()}
         print_json({**({"main": {"range": encode(ranges[0].range)}} if ranges else {}), **data})

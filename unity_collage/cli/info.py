@@ -22,15 +22,14 @@ def add_command(commands: Any) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from ..lowering.library_file import opened
     from ..lowering.seal import facts_in
     from ..program.facts import Facts, plans_in, why_not_here
     from ..report import plan_summary, program_table, shown_plans
     from ..report.writing import encoded
+    from .console import Output
 
-    console = Console()
+    console = Output()
     with opened(options.program) as file:
         facts: Facts = facts_in(file)
     reason, plans = why_not_here(facts), plans_in(facts)

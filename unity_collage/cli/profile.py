@@ -80,14 +80,13 @@ def add_command(commands: Any) -> None:
 
 def _profile(options: argparse.Namespace) -> None:
     """Compile, profile, show and write. Files are checked first, before anything is measured."""
-    from rich.console import Console
-
     from ..lowering.library_file import write
     from ..profile.trace import trace_of
     from ..report.profiles import profile_data, profile_summary
+    from .console import Output
 
     _check(options)
-    title, console = Path(options.model).name, Console()
+    title, console = Path(options.model).name, Output()
     profile = _of_saved(options) if options.compiled_from else _of_model(options, title)
     if options.trace:
         write(Path(options.trace), (json.dumps(trace_of(profile, title), indent=1) + "\n").encode())
@@ -96,7 +95,7 @@ def _profile(options: argparse.Namespace) -> None:
         return
     console.print(profile_summary(title, profile, options.rows, console.width))
     for path in filter(None, (options.trace, options.report)):
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+        console.line(f"wrote {path}")
 
 
 def _of_model(options: argparse.Namespace, title: str) -> Profile:

@@ -10,10 +10,9 @@ from ..defaults import TF32
 from ..errors import CollageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..profile.agreement import Agreement
     from ..program import Program
+    from .console import Output
 
 RANDOM = "random"
 """Stands for random inputs in place of a file."""
@@ -50,7 +49,7 @@ def check_verify(options: argparse.Namespace) -> None:
         read_inputs(options.verify, ())
 
 
-def compared(options: argparse.Namespace, program: Program, console: Console) -> list[Agreement]:
+def compared(options: argparse.Namespace, program: Program, console: Output) -> list[Agreement]:
     """Each result beside the reference's, printed with its error; empty where that was not asked for."""
     if options.verify is None:
         return []
@@ -64,7 +63,7 @@ def compared(options: argparse.Namespace, program: Program, console: Console) ->
     found = agreements(program, options.model, inputs, tolerance_of(options))
     reference = reference_of(options.model)
     for agreement in found:
-        console.print(f"against {reference}: {agreement}", markup=False, highlight=False, soft_wrap=True)
+        console.line(f"against {reference}: {agreement}")
     return found
 
 
