@@ -56,7 +56,7 @@ from .program import Program
 from .progress import shown
 from .runtime.custom_ops import CustomOps
 from .search.memory_bounded import MemoryGoal
-from .sessions import InferenceRuntime, available
+from .sessions import InferenceRuntime
 from .sizes.samples import free_dimensions
 from .sizes.variants import in_order, one_plan, varied, with_like
 from .specs import PartitionSpec
@@ -271,8 +271,9 @@ def imported_for(
     model: Model, pipeline: Pipeline, target: Target, shapes: Shapes | None, dims: Mapping[str, int] | None
 ) -> tuple[Imported, IRModule]:
     """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
-    asks = pipeline.backends is None
-    last_resorts = last_resorts_for({}, available() if asks else [], asks, target)
+    _, runtimes = runtimes_among(pipeline.backends, libs_of(target))
+    asks_torch = pipeline.backends is None if pipeline.torch is None else pipeline.torch
+    last_resorts = last_resorts_for({}, runtimes, asks_torch, target)
     source = import_model(model, shapes=shapes, dims=dims, last_resorts=last_resorts)
     return source, with_sizes(source, target)[0]
 

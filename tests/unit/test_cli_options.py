@@ -10,11 +10,15 @@ import pytest
 from tvm.ir import IRModule
 
 import unity_collage as uc
+from unity_collage import compiler
+from unity_collage.cli.exit_codes import UsageError
 from unity_collage.cli.options import add_options
-from unity_collage.cli.settings import cost_model_of, refinement_of
+from unity_collage.cli.settings import check_backends, cost_model_of, pipeline_of, refinement_of
 from unity_collage.errors import CollageError
+from unity_collage.frontend.models import LastResorts
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.remote import RemoteCost
+from unity_collage.pipeline import Pipeline
 from unity_collage.target import host_target
 from unity_collage.testing import graphs
 
@@ -114,3 +118,35 @@ def test_a_target_is_told_as_it_is_written(tmp_path: Path, capsys: pytest.Captur
 def test_names_are_a_list_with_spaces_or_commas_or_the_option_once_more(tmp_path: Path) -> None:
     for given in (["tvm", "onednn"], ["tvm,onednn"], ["tvm", "--backends", "onednn"], ["tvm,", "onednn,tvm"]):
         assert options(tmp_path, "--backends", *given).backends == ["tvm", "onednn"]
+
+
+def test_pytorch_may_be_named_besides_backends(tmp_path: Path) -> None:
+    found = options(tmp_path, "--backends", "tvm", "torch")
+    check_backends(found)
+    assert (pipeline_of(found).backends, pipeline_of(found).torch) == (("tvm",), True)
+    assert (pipeline_of(options(tmp_path)).backends, pipeline_of(options(tmp_path)).torch) == (None, True)
+    with pytest.raises(UsageError, match="--backends: torch takes operators that no other backend has"):
+        check_backends(options(tmp_path, "--backends", "torch"))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "has_torch"),
+    [
+        (Pipeline(), True),
+        (Pipeline(backends=("tvm",)), False),
+        (Pipeline(backends=("tvm",), torch=True), True),
+    ],
+)
+def test_other_commands_import_a_model_as_compile_does(
+    pipeline: Pipeline, has_torch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[LastResorts] = []
+
+    def read(*_: object, last_resorts: LastResorts, **__: object) -> None:
+        found.append(last_resorts)
+        raise CollageError("enough")
+
+    monkeypatch.setattr(compiler, "import_model", read)
+    with pytest.raises(CollageError, match="enough"):
+        compiler.imported_for("m.pt2", pipeline, host_target(), None, None)
+    assert found[0].torch is has_torch

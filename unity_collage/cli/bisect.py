@@ -82,22 +82,15 @@ def _bisect(options: argparse.Namespace) -> None:
 
 def _found(options: argparse.Namespace, program: Program) -> Bisection:
     from ..inspection.bisection import bisect
-    from ..pipeline import Pipeline
     from ..profile.agreement import read_inputs
-    from .settings import rules_left_out
+    from .settings import pipeline_of
 
-    pipeline = Pipeline(
-        backends=None if options.backends is None else tuple(options.backends),
-        without=rules_left_out(options),
-        precision=options.precision,
-        layouts=options.search_layouts,
-    )
     drawn = options.inputs == RANDOM
     with progress(options, "bisecting") as report:
         return bisect(
             options.model,
             program,
-            pipeline,
+            pipeline_of(options),
             inputs=None if drawn else read_inputs(options.inputs, program.input_names),
             against=options.against,
             slow=options.slow,

@@ -36,20 +36,13 @@ def _compare(options: argparse.Namespace) -> None:
         raise UsageError("compare uses the costs of kernels only: leave --refine, --breed and --tune out")
     from ..frontend.models import read_model
     from ..inspection.given_plan import compare_plan
-    from ..pipeline import Pipeline
     from ..report.given_plan import plan_costs_summary
     from .console import Output
-    from .settings import cost_model_of, rules_left_out
+    from .settings import cost_model_of, pipeline_of
 
     model = read_model(Path(options.model))
     with progress(options) as report, cost_model_of(options, report) as costs:
-        pipeline = Pipeline(
-            backends=None if options.backends is None else tuple(options.backends),
-            model=costs,
-            without=rules_left_out(options),
-            precision=options.precision,
-            layouts=options.search_layouts,
-        )
+        pipeline = pipeline_of(options, model=costs)
         found = compare_plan(model, options.plan, pipeline, target=options.target, **sizes_of(options))
     if options.json:
         print_json({name: as_data(each) for name, each in found.items()})

@@ -58,7 +58,7 @@ def script(shell: str) -> str:
 def _words(action: argparse.Action) -> list[str] | None:
     """The values of an option that a shell can complete; None: those that the parser knows, if any."""
     if "--backends" in action.option_strings:
-        return [*VENDORS, "tvm", "tvm_openblas"]
+        return [*VENDORS, "tvm", "tvm_openblas", "torch"]
     if "--against" in action.option_strings:
         return list(PEERS)
     if action.option_strings and action.choices is not None:

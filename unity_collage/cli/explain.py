@@ -40,23 +40,14 @@ def _explain(options: argparse.Namespace) -> None:
     from ..frontend.onnx.names import meanings, own_names
     from ..frontend.onnx.reading import OnnxFile
     from ..inspection.nodes import check_node
-    from ..pipeline import Pipeline
-    from .settings import cost_model_of, rules_left_out
+    from .settings import cost_model_of, pipeline_of
 
     model, node = read_model(Path(options.model)), options.node
     graph = model.model if isinstance(model, OnnxFile) else None
     names = [] if node is None or graph is None else list(meanings(graph, node))
     others = [] if graph is None else own_names(graph)
     with progress(options) as report:
-        costs = cost_model_of(options, report)
-        pipeline = Pipeline(
-            backends=None if options.backends is None else tuple(options.backends),
-            model=costs,
-            without=rules_left_out(options),
-            precision=options.precision,
-            layouts=options.search_layouts,
-            tune_trials=options.tune or 0,
-        )
+        pipeline = pipeline_of(options, model=cost_model_of(options, report), tune_trials=options.tune or 0)
         ranges: list[Plan] = []
         found = explain(
             model,

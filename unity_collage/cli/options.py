@@ -128,7 +128,8 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         action=BackendsAction,
         metavar="NAME",
         help="the backends in preference order (default: all); TVM compiles what they do not take; options of a "
-        "library stand behind its name: openvino:NUM_STREAMS=1",
+        "library stand behind its name: openvino:NUM_STREAMS=1; torch besides others lets PyTorch compute operators "
+        "that cannot be compiled",
     )
     command.add_argument(
         "--target",

@@ -124,18 +124,11 @@ def _of_saved(options: argparse.Namespace) -> Profile:
     from ..database.costs import CostDatabase
     from ..errors import DatabaseError
     from ..inspection.saved_profile import profile_saved
-    from ..pipeline import Pipeline
     from ..profile.agreement import read_inputs
     from ..program.loading import load
     from . import progress
-    from .settings import rules_left_out
+    from .settings import pipeline_of
 
-    pipeline = Pipeline(
-        backends=None if options.backends is None else tuple(options.backends),
-        without=rules_left_out(options),
-        precision=options.precision,
-        layouts=options.search_layouts,
-    )
     names = load(options.model).input_names
     try:
         database = CostDatabase(options.database, read_only=True, create=False)
@@ -145,7 +138,7 @@ def _of_saved(options: argparse.Namespace) -> Profile:
         return profile_saved(
             options.model,
             options.compiled_from,
-            pipeline,
+            pipeline_of(options),
             inputs=None if options.inputs == RANDOM else read_inputs(options.inputs, names),
             seconds=options.seconds,
             target=options.target,

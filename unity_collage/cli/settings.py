@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ..backends.options import name_of
 from ..backends.registry import get as backend_named
 from ..calling.processor import why_not_run
+from ..compiler import torch_among
 from ..cost.method import Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
@@ -20,6 +22,7 @@ from ..measure.remote.messages import why_no_tracker
 from ..measure.runnable import why_not_measured
 from ..measure.tuning import why_unavailable as why_not_tuned
 from ..passes.annotate_candidates import WINOGRAD
+from ..pipeline import Pipeline
 from .exit_codes import UsageError
 from .options import RPC_KEY
 
@@ -76,14 +79,29 @@ def check_runs_here(options: argparse.Namespace) -> None:
 
 
 def check_backends(options: argparse.Namespace) -> None:
-    """Raises UsageError for a name in ``--backends`` that no backend has, and CollageError for a broken one."""
-    for name in options.backends or ():
+    """Raises UsageError for names in ``--backends`` that no backend has, or for PyTorch alone.
+
+    Raises CollageError for a broken backend.
+    """
+    try:
+        names, _ = torch_among(options.backends)
+    except CollageError as error:
+        raise UsageError(f"--backends: {error}") from None
+    for name in names or ():
         try:
             backend_named(name_of(name))
         except UnknownBackend as error:
             raise UsageError(f"--backends: {error}") from None
 
 
-def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
-    """The names of the rules that the options leave out."""
-    return WINOGRAD if options.no_winograd else ()
+def pipeline_of(options: argparse.Namespace, **more: Any) -> Pipeline:
+    """The passes that the options of a command ask for; ``more``: other fields of the pipeline."""
+    names, has_torch = torch_among(options.backends)
+    return Pipeline(
+        backends=names,
+        torch=has_torch,
+        without=WINOGRAD if options.no_winograd else (),
+        precision=options.precision,
+        layouts=options.search_layouts,
+        **more,
+    )
