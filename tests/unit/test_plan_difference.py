@@ -13,7 +13,9 @@ import pytest
 from rich.console import Console
 
 import unity_collage as uc
+from unity_collage.cli import diff as diff_command
 from unity_collage.cli import main as cli
+from unity_collage.cli.options import sizes_of
 from unity_collage.errors import CollageError
 from unity_collage.inspection.plan_diff import diff
 from unity_collage.plan.difference import Change, PlanDifference, difference
@@ -250,6 +252,7 @@ def test_what_cannot_be_compared_is_refused(
         (["p.json", "."], ". is not a file but a folder"),
         (["p.json", "p.json", "--first-options=--no-winograd"], "--first-options are for a model"),
         (["m.onnx", "p.json"], "m.onnx is not an ONNX model"),
+        (["m.onnx", "b.json"], "b.json has no plans by function"),
         (["m.onnx", "p.json", "--memory-limit", "1MB", "--no-measure"], "--memory-limit needs costs"),
         (["m.onnx"], "both are one model with the same options"),
         (["m.onnx", "--second-options=--backends 'tvm"], "cannot be read: No closing quotation"),
@@ -260,10 +263,28 @@ def test_mistakes_of_the_command_are_found_first(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.json").write_text(json.dumps({"main": encode(plan(CONV))}))
+    (tmp_path / "b.json").write_text("[]")
     (tmp_path / "m.onnx").touch()
-    is_failure = any(text in reason for text in ("is not an ONNX", " is not a file", "cannot be written"))
+    failures = ("is not an ONNX", " is not a file", "cannot be written", " has no plans")
+    is_failure = any(text in reason for text in failures)
     assert cli.main(["diff", *words]) == (1 if is_failure else 2)
     assert reason in capsys.readouterr().err
+
+
+def test_sizes_of_one_model_are_added_to_those_of_both() -> None:
+    words = [
+        "diff",
+        "m.onnx",
+        "--shape",
+        "batch=1",
+        "--dim",
+        "rows=2",
+        "--second-options=--shape rows=4 --dim n=3",
+    ]
+    given = diff_command._given(cli.parser_of("diff").parse_args(words))
+    first, second = (sizes_of(asked) for _, asked in given if asked is not None)
+    assert first == {"shapes": {"batch": 1}, "dims": {"rows": 2}}
+    assert second == {"shapes": {"batch": 1, "rows": 4}, "dims": {"n": 3}}
 
 
 def test_files_of_one_name_are_called_by_their_paths(tmp_path: Path, capsys: Any) -> None:

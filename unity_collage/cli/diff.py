@@ -79,8 +79,7 @@ def _diff(options: argparse.Namespace) -> None:
 
     given = _given(options)
     check_written("--report", options.report, (_PAGE,))
-    plans = [_plans(path, asked) for path, asked in given]
-    found = diff(*plans, names=_names(given))
+    found = diff(*_plans(given), names=_names(given))
     if options.report:
         write(Path(options.report), difference_page(found).encode())
     if options.json:
@@ -137,10 +136,21 @@ def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argp
         if action.option_strings:
             action.default = argparse.SUPPRESS
     own = parser.parse_args(list(words))
-    asked = argparse.Namespace(**{**vars(options), **vars(own), "model": path, "said": " ".join(words)})
+    both = {**vars(options), **vars(own), **_sizes(options, own)}
+    asked = argparse.Namespace(**{**both, "model": path, "said": " ".join(words)})
     check_options(asked)
     check_backends(asked)
     return asked
+
+
+def _sizes(options: argparse.Namespace, own: argparse.Namespace) -> dict[str, list[tuple[str, Any]]]:
+    """The sizes for both models, but those that a model's ``own`` options give take their place, by name."""
+    more = {option: getattr(own, option, []) for option in ("shape", "dim")}
+    names = {name for pairs in more.values() for name, _ in pairs}
+    return {
+        option: [*(pair for pair in getattr(options, option) if pair[0] not in names), *pairs]
+        for option, pairs in more.items()
+    }
 
 
 def _given_to_compile(options: argparse.Namespace) -> str | None:
@@ -169,10 +179,16 @@ def _names(given: Sequence[tuple[str, argparse.Namespace | None]]) -> tuple[str,
     return names[0], names[1]
 
 
-def _plans(path: str, asked: argparse.Namespace | None) -> str | Mapping[str, Plan]:
-    """The path of a file with plans, or the plans of the program that a model is compiled to."""
-    if asked is None:
-        return path
+def _plans(given: Sequence[tuple[str, argparse.Namespace | None]]) -> list[Mapping[str, Plan]]:
+    """The plans of both. Files with plans are read before a model is compiled."""
+    from ..inspection.plan_diff import plans_given
+
+    read = {path: plans_given(path) for path, asked in given if asked is None}
+    return [read[path] if asked is None else _compiled(asked) for path, asked in given]
+
+
+def _compiled(asked: argparse.Namespace) -> Mapping[str, Plan]:
+    """The plans of the program that a model is compiled to."""
     from .. import runtime
     from .compiling import compiled
 

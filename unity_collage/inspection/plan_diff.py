@@ -54,7 +54,7 @@ def diff(a: Any, b: Any, *, names: tuple[str, str] | None = None) -> ProgramDiff
     measured. Raises CollageError for what has no plan, and where no function is in both.
     """
     given = (a, "the first"), (b, "the second")
-    first, second = (_plans(one, which) for one, which in given)
+    first, second = (plans_given(one, which) for one, which in given)
     titles = names or tuple(_title(one, which) for one, which in given)
     if len(first) == len(second) == 1:  # a plan may be given without the name of its function
         name = next(iter(second))
@@ -73,8 +73,8 @@ def diff(a: Any, b: Any, *, names: tuple[str, str] | None = None) -> ProgramDiff
     )
 
 
-def _plans(given: Any, which: str) -> PlansByFunction:
-    """The plans of what was given; raises CollageError where it has none."""
+def plans_given(given: Any, which: str = "it") -> PlansByFunction:
+    """The plans of what :func:`diff` takes; raises CollageError where it has none. ``which`` names what has no file."""
     found, called = _read(given), _title(given, which)
     if found is None:
         raise CollageError(
