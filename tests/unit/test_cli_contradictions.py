@@ -21,6 +21,8 @@ CONTRADICTIONS = {
     f"compile {MODEL} --tolerance 0": "--tolerance needs --verify, which compares results",
     f"compile {MODEL} --locked --remeasure": "--locked measures nothing, and --remeasure measures again",
     f"compile {MODEL} --memory-limit 1MB --refine": "--memory-limit is for the plan of the search",
+    f"compile {MODEL} --refine --percentile 90": "--refine times kernels in running programs by medians",
+    f"compile {MODEL} --bundle b --device cpu:0 --device cpu:1": "--bundle is for programs on one device",
     f"compile {MODEL} --rpc board:9190 --target llvm": "--target and --rpc: the target is that of the servers",
     f"compile {MODEL} --precision f16": "--precision f16 is for GPUs: add --target cuda, or take bf16",
     f"compile {MODEL} --precision tf32 --target llvm": "--precision tf32 is for GPUs",
@@ -79,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def said(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The exit code of a command, and its only line."""
-    code = cli.main([*words.split(), "-q"])
+    code = cli.main([*(word.replace("_-", " -") for word in words.split()), "-q"])
     out, err = capsys.readouterr()
     (line,) = err.splitlines()
     assert out == ""
@@ -101,6 +103,30 @@ def test_what_needs_costs_is_refused_without(
 ) -> None:
     code, line = said(f"{command} {MODEL} --no-measure --{option}", capsys)
     assert (code, line) == (USAGE, f"unity-collage: --{option.partition('=')[0]} {WITHOUT_COSTS}")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("profile", "profile is for programs on CPUs, since it times kernels one by one"),
+        ("bisect", "bisect is for programs on CPUs, since it leaves kernels to TVM one by one"),
+        ("compile --bundle b", "--bundle is for programs on CPUs"),
+        ("bench --rounds 3", "--rounds is for runtimes in turns, and on a GPU the program runs alone"),
+    ],
+)
+def test_what_no_gpu_can_do_is_found_before_anything_is_compiled(
+    words: str, reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words.split(), MODEL, "--target", "cuda -arch=sm_90", "-q"]) == USAGE
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["compile --verify random", "bisect"])
+def test_a_program_that_could_not_run_here_is_not_compiled_to_be_compared(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = said(f"{words} {MODEL} --target llvm_-mtriple=riscv64-linux-gnu", capsys)
+    assert code == FAILED and "it is for riscv64, and this processor is" in line
 
 
 @pytest.mark.parametrize("option", NOT_DRY)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ..program import Program
 
 
+ROUNDS = 5
+"""How many rounds the runtimes run."""
+
+
 def add_command(commands: Any) -> None:
     """Add ``bench`` to ``commands``."""
     command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
@@ -37,8 +41,7 @@ def add_command(commands: Any) -> None:
         "--rounds",
         type=positive,
         metavar="N",
-        default=5,
-        help="how many rounds the program and these runtimes run in turns (default: 5)",
+        help=f"how many rounds the program and these runtimes run in turns (default: {ROUNDS})",
     )
     add_json(command)
     command.set_defaults(run=_bench)
@@ -57,6 +60,10 @@ def _bench(options: argparse.Namespace) -> None:
 
 def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
     """Raises CollageError, before anything is compiled, for a runtime that cannot be timed here."""
+    if on_device and options.rounds is not None:
+        raise UsageError(
+            "--rounds is for runtimes in turns, and on a GPU the program runs alone: leave it out"
+        )
     for name in options.against:
         if name not in PEERS:
             raise UsageError(with_names(f"--against {name}: there is no such runtime", name, list(PEERS)))
@@ -79,7 +86,9 @@ def _on_device(program: Program) -> PeerTimes:
 def _in_turns(options: argparse.Namespace, program: Program) -> PeerTimes:
     from ..profile.peers.bench import timed_in_turns
 
-    return timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
+    return timed_in_turns(
+        Path(options.model), program, dict.fromkeys(options.against), options.rounds or ROUNDS
+    )
 
 
 def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> None:

@@ -106,12 +106,14 @@ def _check(options: argparse.Namespace) -> None:
     """Raises CollageError, before anything is measured, for options that contradict each other and for files."""
     from ..inspection.bisection.reproducer import SUFFIX
     from ..profile.agreement import read_inputs, reference_of
+    from .settings import check_runs_here
 
     if options.slow and (options.against or options.tolerance is not None):
         name = "--against" if options.against else "--tolerance"
         raise UsageError(f"{name} is for wrong results, and --slow times programs: leave one of the two out")
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
+    check_runs_here(options)
     if options.against in ("onnxruntime", "eager") and reference_of(options.model) != options.against:
         known = reference_of(options.model)
         raise CollageError(f"--against {options.against}: {options.model} is compared with {known} or tvm")

@@ -102,6 +102,10 @@ def _check_options(options: argparse.Namespace) -> None:
         raise CollageError(f"--bundle {options.bundle} cannot be written: {reason}")
     if options.verify is not None:
         load_tvm()
+        if options.target is not None or options.rpc is not None:
+            from .settings import check_runs_here
+
+            check_runs_here(options)
     check_verify(options)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
 
 from ..cost.method import MEDIAN
 from ..defaults import GPU_PRECISIONS
@@ -34,6 +36,9 @@ _NOT_DRY = {
 }
 """Options that a dry run could not take into account."""
 
+_ON_CPUS = {"profile": "it times kernels one by one", "bisect": "it leaves kernels to TVM one by one"}
+"""Commands that need a program on a CPU, and what they do with it."""
+
 
 def check_options(options: Namespace) -> None:
     """Raises UsageError for options of a command that contradict each other, or that lack one that they need."""
@@ -61,12 +66,33 @@ def check_options(options: Namespace) -> None:
         )
     if "rpc" in given and "target" in given:
         raise UsageError("--target and --rpc: the target is that of the servers: leave --target out")
+    if "refine" in given and options.percentile != MEDIAN:
+        raise UsageError(
+            "--refine times kernels in running programs by medians, and --percentile asks for others: "
+            "leave one of the two out"
+        )
+    _check_device(options, given)
     if "precision" in options and options.precision in GPU_PRECISIONS and not _may_be_gpu(options):
         raise UsageError(f"--precision {options.precision} is for GPUs: add --target cuda, or take bf16")
     if "shape" in options:
         sizes_of(options)
     if options.command != "examples":  # its --inputs are written
         check_overwritten(options)
+
+
+def _check_device(options: Namespace, given: Mapping[str, Any]) -> None:
+    """Raises UsageError for what is possible only on a CPU, or only on one device."""
+    is_gpu = "target" in given and options.target.kind.name == "cuda"
+    if is_gpu and options.command in _ON_CPUS:
+        raise UsageError(
+            f"{options.command} is for programs on CPUs, since {_ON_CPUS[options.command]}: leave --target cuda out"
+        )
+    if is_gpu and "bundle" in given:
+        raise UsageError("--bundle is for programs on CPUs: leave --target cuda out, or write a file with -o")
+    if "bundle" in given and "devices" in given:
+        raise UsageError(
+            "--bundle is for programs on one device: leave --device out, or write a file with -o"
+        )
 
 
 def _may_be_gpu(options: Namespace) -> bool:
