@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from unity_collage.errors import CollageError
 from unity_collage.plan.explanation import (
     ExplainedBinding,
     ExplainedCandidate,
@@ -19,6 +20,7 @@ from unity_collage.plan.explanation import (
     Verdict,
 )
 from unity_collage.report.graphs import dot_graph, netron_graph
+from unity_collage.report.html import assembled
 from unity_collage.report.writing import FORMATS, write_report
 
 BINDINGS = (
@@ -67,3 +69,29 @@ def test_the_suffix_of_a_report_names_its_form(tmp_path: Path, suffix: str) -> N
     assert suffix in FORMATS
     write_report(str(path), "model", {}, explained())
     assert path.stat().st_size > 100
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_report_of_a_file_whose_name_is_no_text_is_written(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"report{suffix}"
+    write_report(str(path), "caf\udce9.onnx", {}, explained())
+    assert path.stat().st_size and (suffix == ".json" or rb"caf\udce9.onnx" in path.read_bytes())
+
+
+def test_a_page_of_two_files_whose_names_are_no_text_is_one() -> None:
+    assert rb"caf\udce9" in assembled("diff.html", "caf\udce9", {}, (), ()).encode()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_report_replaces_another_one_in_one_step(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / f"report{suffix}"
+    path.write_bytes(b"the last one")
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(CollageError, match="cannot be written"):
+        write_report(str(path), "model", {}, explained())
+    assert path.read_bytes() == b"the last one"

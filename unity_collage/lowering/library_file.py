@@ -118,29 +118,51 @@ def why_no_library(path: str | Path) -> str | None:
 
 def why_no_file(path: str | Path) -> str | None:
     """Why no file can be written to ``path``, or None when nothing is known against it."""
-    path = Path(path)
+    path = _place(Path(path))
     if path.is_dir():
         return "it is a folder"
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if path.exists() and not os.access(path, os.W_OK):
         return "permission denied"
-    return None
+    if _is_special(path) or os.access(path.parent, os.W_OK):
+        return None
+    return f"files in {path.parent} cannot be replaced" if path.exists() else "permission denied"
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write ``data`` in one step, so that there is never a half-written file; raises CollageError."""
+    """Write ``data`` in one step, so that there is never a half-written file; raises CollageError.
+
+    A device or a pipe gets the data as they are.
+    """
     if (reason := why_no_file(path)) is not None:
         raise CollageError(f"{path} cannot be written: {reason}")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    if _is_special(path):
+        path.write_bytes(data)
+        return
+    place = _place(path)
+    draft = place.with_name(f".{os.urandom(16).hex()}")
     try:
         draft.write_bytes(data)
-        draft.replace(path)
+        draft.replace(place)
+    except OSError as error:  # the disk is full
+        raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
 
 
 def _writable(path: str | Path) -> Path:
+    """Where a library is written."""
     if reason := why_no_library(path):
         raise CollageError(f"{path} cannot be written: {reason}")
-    return Path(path)
+    return _place(Path(path))
+
+
+def _place(path: Path) -> Path:
+    """The file that is written: what a link names, so that the link stays one."""
+    return path.resolve() if path.is_symlink() and not _is_special(path) else path
+
+
+def _is_special(path: Path) -> bool:
+    """Whether ``path`` is a device or a pipe, such as ``/dev/stdout``, which no file may replace."""
+    return path.exists() and not path.is_file() and not path.is_dir()

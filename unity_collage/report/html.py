@@ -16,7 +16,7 @@ from ..plan.plan import Plan
 from .beside import beside, titled
 from .moves import moves
 from .picture import picture_of
-from .words import chances, memory_text, proof_text, sentence, why_it_won
+from .words import chances, encodable, memory_text, proof_text, sentence, why_it_won
 
 _PAGE = resources.files("unity_collage.report") / "page"
 _SCRIPTS = (
@@ -66,7 +66,7 @@ def html_report(
 def assembled(page: str, title: str, data: Any, scripts: Sequence[str], styles: Sequence[str]) -> str:
     """One file: a ``page`` of this package with ``scripts`` and ``styles`` in their order, and ``data`` as JSON."""
     parts = {
-        "TITLE": html.escape(title),
+        "TITLE": html.escape(encodable(title)),
         "STYLE": "\n".join(map(_part, styles)),
         # The data must not end the element that it is in, or start a comment.
         "DATA": json.dumps(data).replace("<", "\\u003c"),

@@ -52,6 +52,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def encodable(name: str) -> str:
+    """The name of a file with escapes for bytes that are not text: ``caf\\udce9.onnx``."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def percent(part: float) -> str:
     """``7.3%``; at least ``<0.1%``, and ``37x`` instead of large percentages."""
     if part >= 10:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..lowering.library_file import write
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
 from .graphs import dot_graph, netron_graph
 from .html import html_report
+from .words import encodable
 
 FORMATS = (".html", ".json", ".onnx", ".dot")
 """The suffixes of reports."""
@@ -22,10 +24,11 @@ def write_report(
 ) -> None:
     """Write plans and explanations by function in the form that the suffix of ``path`` names.
 
-    A page, JSON, an ONNX model for Netron, or text for Graphviz.
+    A page, JSON, an ONNX model for Netron, or text for Graphviz. Raises CollageError with the reason in one line.
     """
+    title = encodable(title)
     if Path(path).suffix == ".onnx":
-        Path(path).write_bytes(netron_graph(title, explained))
+        write(Path(path), netron_graph(title, explained))
         return
     if Path(path).suffix == ".dot":
         text = dot_graph(title, explained)
@@ -38,7 +41,7 @@ def write_report(
             for name, plan in encoded(plans).items()
         }
         text = json.dumps(whole, indent=1) + "\n"
-    Path(path).write_text(text, encoding="utf-8")
+    write(Path(path), text.encode())
 
 
 def encoded(plans: Mapping[str, Plan]) -> dict[str, Any]:
