@@ -61,10 +61,14 @@ class Keeping:
     def keep(
         self, digest: str | None, model: Any, given: Any, program: Program, answers: Answers, costs: CostModel
     ) -> None:
-        """Keep the program of a model, given as ``model`` and read as ``given``, unless the model has changed since
-        it was read.
+        """Keep the program of a model, given as ``model`` and read as ``given``.
+
+        It is not kept if the model has changed since it was read, or if the user has stopped the measuring: the next
+        compile goes on.
         """
         if self.place is None or digest is None or not self.may_keep:
+            return
+        if isinstance(costs, KernelCosts) and costs.was_stopped:
             return
         if self.database is not None and self.database.not_kept:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from unity_collage import keeping
 from unity_collage.cli import kept
 from unity_collage.cli.options import add_devices, add_memory_limit, add_no_measure, add_options, sizes_of
 from unity_collage.cli.settings import cost_model_of
+from unity_collage.database.answers import Answers
 from unity_collage.measure.measured import MeasuredCost
 
 
@@ -67,3 +69,17 @@ def test_some_options_are_for_compile_alone(
 ) -> None:
     monkeypatch.setattr(kept, "place_for", lambda *_: pytest.fail("a kept program was looked for"))
     assert kept.kept(options(tmp_path, *arguments), False) is None
+
+
+@pytest.mark.parametrize(("stops", "kept_digests"), [(False, ["digest"]), (True, [])])
+def test_a_compile_that_the_user_has_stopped_is_not_what_the_next_one_finds(
+    stops: bool, kept_digests: list[str]
+) -> None:
+    found: list[str] = []
+    place: Any = Namespace(keep=lambda digest, *_: found.append(digest))
+    program: Any = Namespace()
+    costs = MeasuredCost()
+    if stops:
+        costs.stop()
+    keeping.Keeping(place).keep("digest", None, None, program, Answers(), costs)
+    assert found == kept_digests

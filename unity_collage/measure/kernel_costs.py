@@ -288,6 +288,11 @@ class KernelCosts(CostModel):
         """Measure nothing more: the plan is the best one that is known so far."""
         self._session.is_stopped = True
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether :meth:`stop` has ended the measuring."""
+        return self._session.is_stopped
+
     @contextmanager
     def sharing(self, part: float) -> Iterator[None]:
         """End the time for new costs, and that for measuring some once more, when this part of each is over."""
