@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,12 @@ import numpy as np
 import pytest
 from torch_peer.runtime import torch_compile
 
+from unity_collage.calling.signature import Signature, TensorSpec
 from unity_collage.cli import bench as bench_command
 from unity_collage.cli import compiling
 from unity_collage.errors import ModelError
+from unity_collage.plan.plan import Plan, PlannedKernel
+from unity_collage.plan.ranges import PlanAtSample
 from unity_collage.profile.peers import bench, ncnn
 from unity_collage.profile.peers.bench import PeerTimes, started
 from unity_collage.profile.peers.mnn import mnn
@@ -124,10 +128,33 @@ def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = PeerTimes({OURS: [1.0]}, {"mnn": "mnn: ModelError: not converted: [1] x"})
-    monkeypatch.setattr(compiling, "compiled", lambda options: Namespace(plan=None))
+    monkeypatch.setattr(compiling, "compiled", lambda options: Namespace(plan=None, signature=None))
     monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
-    monkeypatch.setattr(bench, "timed_in_turns", lambda *_: found)
+    monkeypatch.setattr(bench, "timed_in_turns", lambda *_, **__: found)
     monkeypatch.setattr(bench_command, "why_no_peer", lambda *_: None)
     asked = Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None, rpc=None, json=False)
     bench_command._bench(asked)
     assert "not timed: mnn: ModelError: not converted: [1] x\n" in capsys.readouterr().out
+
+
+def test_bench_runs_at_the_sizes_that_take_most_of_the_time_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = (PlanAtSample({"batch": 1}, 0.5, 1e-3), PlanAtSample({"batch": 8}, 0.5, 5e-3))
+    signature = Signature((TensorSpec("x", "float32", ("batch", "rows", 4)),), ())
+    kernel = PlannedKernel(0, "tvm", "relu", "fused_relu", ("y",), 1e-3)
+    program = Namespace(plan={"main": Plan((kernel,), 1e-3, at_samples=samples)}, signature=signature)
+    asked: list[Mapping[str, int]] = []
+
+    def timed(*_: object, sizes: Mapping[str, int]) -> PeerTimes:
+        asked.append(sizes)
+        return PeerTimes({OURS: [1.0]}, {})
+
+    monkeypatch.setattr(compiling, "compiled", lambda _: program)
+    monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
+    monkeypatch.setattr(bench, "timed_in_turns", timed)
+    bench_command._bench(Namespace(against=[], model="m.onnx", rounds=1, target=None, rpc=None, json=False))
+    assert asked == [{"batch": 8, "rows": 1}]
+    out = capsys.readouterr().out
+    assert "all at batch 8, rows 1: --shape batch=SIZE chooses another size\n" in out
+    assert "times as long as its kernels" not in out  # whose costs are weighed over both sizes

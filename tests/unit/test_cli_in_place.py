@@ -60,5 +60,5 @@ def test_others_are_not(facts: dict[str, Any], reason: str) -> None:
 
 def test_a_program_for_several_sizes_runs_at_those_that_take_most_of_the_time() -> None:
     samples = (PlanAtSample({"batch": 1}, 0.8, 1e-3), PlanAtSample({"batch": 8}, 0.2, 5e-3))
-    assert in_place._sizes({"main": Plan(), "all": Plan(at_samples=samples)}) == {"batch": 8}
-    assert in_place._sizes({"main": Plan()}) == {}
+    assert in_place.costliest_sizes({"main": Plan(), "all": Plan(at_samples=samples)}) == {"batch": 8}
+    assert in_place.costliest_sizes({"main": Plan()}) == {}

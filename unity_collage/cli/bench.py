@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +49,19 @@ def add_command(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    from ..profile.agreement import open_sizes
+    from ..profile.peers.bench import EXTENT
     from .compiling import compiled
+    from .in_place import costliest_sizes
     from .settings import check_runs_here
 
     on_device = options.target is not None and options.target.kind.name == "cuda"
     _check_peers(options, on_device)
     check_runs_here(options)
     program = compiled(options)
-    _show(options, program, _on_device(program) if on_device else _in_turns(options, program))
+    sizes = open_sizes(program, costliest_sizes(program.plan or {}), EXTENT)
+    found = _on_device(program, sizes) if on_device else _in_turns(options, program, sizes)
+    _show(options, program, found, sizes)
 
 
 def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
@@ -75,23 +81,23 @@ def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
             raise CollageError(f"--against {name}: {reason}")
 
 
-def _on_device(program: Program) -> PeerTimes:
+def _on_device(program: Program, sizes: Mapping[str, int]) -> PeerTimes:
     """The time of a program on a GPU: that of a call whose end is awaited."""
-    from ..profile.agreement import drawn_inputs
-    from ..profile.peers.bench import PeerTimes
+    from ..profile.peers.bench import PeerTimes, feeds_of
 
-    return PeerTimes({OURS: [program.benchmark(drawn_inputs(program))["median"]]}, {})
+    return PeerTimes({OURS: [program.benchmark(feeds_of(program, sizes=sizes))["median"]]}, {})
 
 
-def _in_turns(options: argparse.Namespace, program: Program) -> PeerTimes:
+def _in_turns(options: argparse.Namespace, program: Program, sizes: Mapping[str, int]) -> PeerTimes:
     from ..profile.peers.bench import timed_in_turns
 
-    return timed_in_turns(
-        Path(options.model), program, dict.fromkeys(options.against), options.rounds or ROUNDS
-    )
+    against = dict.fromkeys(options.against)
+    return timed_in_turns(Path(options.model), program, against, options.rounds or ROUNDS, sizes=sizes)
 
 
-def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> None:
+def _show(options: argparse.Namespace, program: Program, found: PeerTimes, sizes: Mapping[str, int]) -> None:
+    """Print the times, and at which ``sizes`` of open dimensions they were taken."""
+    from ..plan.ranges import named
     from ..profile.rounds import speedup
     from ..report import bench_table, cost_remark
     from .compiling import tell_accuracy
@@ -100,6 +106,8 @@ def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> No
     medians, console = found.medians, Output(quiet=options.json)  # the data has the same
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
+    if sizes:
+        console.line(f"all at {named(sizes)}: --shape {next(iter(sizes))}=SIZE chooses another size")
     for reason in found.missing.values():
         console.line(f"not timed: {reason}")
     plan = (program.plan or {}).get("main")
@@ -109,4 +117,4 @@ def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> No
     told = tell_accuracy(options, program, console)
     if options.json:
         print_json({"seconds": medians, "ratios": ratios, "missing": found.missing, "remark": remark,
-                    "accuracy": told})  # fmt: skip
+                    "accuracy": told, "sizes": sizes})  # fmt: skip

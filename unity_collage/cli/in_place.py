@@ -39,7 +39,7 @@ def add_times(options: argparse.Namespace, program: Program, costs: CostModel | 
 
     try:
         with progress(options, "timing the kernels in the running program"):
-            sizes = _sizes(program.plan or {})
+            sizes = costliest_sizes(program.plan or {})
             profile = program.profile(drawn_inputs(program, sizes=sizes), seconds=SECONDS)
     except CollageError:  # the report says that there are none
         return
@@ -66,7 +66,7 @@ def _seconds(plan: Plan) -> float:
     return max(plan.seconds, plan.measured_seconds or 0.0)
 
 
-def _sizes(plans: Mapping[str, Plan]) -> Mapping[str, int]:
+def costliest_sizes(plans: Mapping[str, Plan]) -> Mapping[str, int]:
     """The sizes at which most of the predicted time is spent; empty where no sizes are known."""
     for plan in plans.values():
         samples = plan.at_samples if plan.range is None else plan.range.sizes

@@ -139,6 +139,13 @@ def drawn_inputs(
     return {spec.name: _drawn(spec, rng, extent, sizes or {}) for spec in program.signature.inputs}
 
 
+def open_sizes(program: Program, sizes: Mapping[str, int], extent: int) -> dict[str, int]:
+    """The size of each symbolic dimension of a program's inputs, by name: that in ``sizes``, else ``extent``."""
+    specs = () if program.signature is None else program.signature.inputs
+    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec) and spec.shape is not None]
+    return {dim: sizes.get(dim, extent) for shape in shapes for dim in shape if isinstance(dim, str)}
+
+
 def _drawn(spec: Spec, rng: np.random.Generator, extent: int, sizes: Mapping[str, int]) -> np.ndarray:
     if not isinstance(spec, TensorSpec) or spec.shape is None:
         raise CollageError(f"input {shown(spec.name)} cannot be drawn: it is {spec}")

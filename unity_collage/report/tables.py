@@ -107,9 +107,17 @@ def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mappi
 
 
 def cost_remark(plan: Plan, seconds: float) -> str | None:
-    """What to do about a program that takes far longer than its kernels cost; None where it does not."""
+    """What to do about a program that takes far longer than its kernels cost; None where it does not.
+
+    None also for costs that are weighed over several sizes: a run has one.
+    """
     costed = plan.seconds
-    if not plan.has_costs or seconds < _LATE * costed or seconds < costed + _NOTABLE_SECONDS:
+    if (
+        not plan.has_costs
+        or plan.at_samples
+        or seconds < _LATE * costed
+        or seconds < costed + _NOTABLE_SECONDS
+    ):
         return None
     return (
         f"it takes {seconds / costed:.2g} times as long as its kernels were measured at, {duration(costed)}: "

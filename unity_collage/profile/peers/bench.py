@@ -22,6 +22,10 @@ PAUSE_SECONDS = 0.05
 """The pause between two runtimes, until the threads of the first stop spinning."""
 
 
+EXTENT = 1
+"""The size of a symbolic dimension where nothing says which sizes matter."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerTimes:
     """Runtimes on one model."""
@@ -38,13 +42,14 @@ def timed_in_turns(
     against: Iterable[str] = (),
     rounds: int = 5,
     round_seconds: float = 0.5,
+    sizes: Mapping[str, int] | None = None,
 ) -> PeerTimes:
     """Time ours and the runtimes named in ``against``; all have the same random inputs and threads.
 
-    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` if ours
-    does not run.
+    ``source`` is the file of the model that ``program`` was compiled from. ``sizes``: those of symbolic dimensions, by
+    name. Raises :class:`.RuntimeMissing` if ours does not run.
     """
-    feeds = feeds_of(program)
+    feeds = feeds_of(program, sizes=sizes)
     with Scratch("bench") as folder, ExitStack() as stack:
         ours = Path(folder) / "model.so"
         program.save(ours)
@@ -105,6 +110,11 @@ def interleaved(
     return in_turns(runtimes, rounds, round_seconds, PAUSE_SECONDS, before_round)
 
 
-def feeds_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random values for the inputs of a program; symbolic sizes count as 1, integers are 0 or 1."""
-    return drawn_inputs(program, seed, extent=1)
+def feeds_of(
+    program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
+    """Random values for the inputs of a program; integers are 0 or 1.
+
+    ``sizes``: those of symbolic dimensions, by name; others are 1.
+    """
+    return drawn_inputs(program, seed, EXTENT, sizes)
