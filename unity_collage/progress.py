@@ -53,7 +53,7 @@ def shown(first: str = "starting", since: float | None = None) -> Iterator[Repor
 @contextmanager
 def _bar(console: Console, first: str) -> Iterator[Report]:
     columns = (SpinnerColumn(), TimeElapsedColumn(), BarColumn(20), MofNCompleteColumn(),
-               TextColumn("{task.description}"))  # fmt: skip
+               TextColumn("{task.description}", markup=False))  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(first, total=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -87,6 +88,22 @@ def test_expected_errors_are_one_line(
     lines: list[str],
 ) -> None:
     assert ended(monkeypatch, capfd, raising(error)) == (code, lines)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_may_have_no_standard_streams(closed: str, tmp_path: Path) -> None:
+    """Progress goes nowhere then, and not to standard output; files are written as always."""
+    code = (
+        "import sys; from unity_collage.cli import main as cli, examples, tell\n"
+        "listed = examples._list\n"
+        "examples._list = lambda options: [tell('listing'), listed(options)]\n"
+        "sys.exit(cli.main(['examples', '--json']))"
+    )
+    command = f'(exec {closed}; exec {sys.executable} -c "$0") > out; echo $?'
+    done = subprocess.run(["bash", "-c", command, code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "0\n"
+    out = (tmp_path / "out").read_text()
+    assert out == "" if ">&-" in closed.replace("2>&-", "") else json.loads(out).keys() == {"examples"}
 
 
 def test_nobody_reads_the_output_and_the_encoding_lacks_a_name() -> None:

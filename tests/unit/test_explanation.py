@@ -260,6 +260,12 @@ def test_a_view_is_in_no_kernel() -> None:
     assert second == "Why: a binding in no kernel costs nothing."
 
 
+def test_a_plan_of_views_alone_costs_nothing_and_is_explained() -> None:
+    found = explained(chain(R.permute_dims, R.permute_dims), FixedCost({"tvm": 1.0}))
+    assert found.proof.seconds == 0.0 and len(found.kernels) == 1
+    assert "0 ns, 0.0% of main" in answer({"main": found}, "gv")[0]
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
+from io import StringIO
 
 import pytest
 from rich.console import Console
@@ -30,6 +31,13 @@ def test_the_first_line_comes_at_once_and_others_while_nothing_is_said(
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and set(lines) == {"[  7 s] 3 of 12: measuring relu"}
+
+
+def test_brackets_in_a_label_are_no_markup() -> None:
+    file = StringIO()
+    with progress._bar(Console(file=file, force_terminal=True, width=120), "loading") as report:
+        report(1, 2, "measuring concat [/x] [2,3]")
+    assert "measuring concat [/x] [2,3]" in file.getvalue()
 
 
 class Notebook:

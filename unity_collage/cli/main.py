@@ -59,6 +59,7 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. An error that the user can fix is one line on standard error."""
+    _open_closed_streams()
     _print_every_name()
     try:
         return _done(sys.argv[1:] if arguments is None else arguments)
@@ -117,6 +118,13 @@ def _fault(error: Exception) -> str:
     except OSError:
         return text
     return f"{text}; please report it with {file.name}"
+
+
+def _open_closed_streams() -> None:
+    """Let a command run without standard streams: what it prints is lost, and no other file gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the end
 
 
 def _print_every_name() -> None:

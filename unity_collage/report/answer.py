@@ -53,7 +53,8 @@ def _decision(explanation: Explanation, place: Place, kernel: ExplainedKernel | 
         what = left_text(explanation, place.index)
         return what, "a binding in no kernel costs nothing"
     binding, own = explanation.bindings[place.index], explanation.by_id[kernel.candidate]
-    share = explanation.seconds(kernel) / explanation.proof.seconds
+    whole = explanation.proof.seconds  # 0 where there are views only
+    share = explanation.seconds(kernel) / whole if whole else 0.0
     what = (
         f"{binding.name} ({short_name(binding.op)}) is in {own.backend} {own.label} "
         f"({some(explanation, own.bindings)}): {costed(explanation.cost(own))}, {percent(share)} of {place.function}"

@@ -35,7 +35,7 @@ def shown_plans(plans: Mapping[str, Plan] | None) -> dict[str, Plan]:
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:
     """A summary of the plan of function ``name``: a line, the share of each backend, the most expensive kernels."""
-    kernels, title = plan.kernels, f"[bold]{name}[/bold]{for_sizes(plan)}"
+    kernels, title = plan.kernels, f"[bold]{name}[/bold]{escape(for_sizes(plan))}"
     if plan.variants:
         line = f"{title}: by the sizes of its inputs it runs one of {len(plan.variants)} plans"
         return Group(line, *_range(plan), *_remarks(plan))
@@ -82,9 +82,7 @@ def _range(plan: Plan) -> list[RenderableType]:
 
 def plan_headline(name: str, plan: Plan) -> str:
     """``main: 26 kernels, predicted 5.02 ms, measured 5.11 ms``."""
-    return (
-        f"[bold]{name}[/bold]{for_sizes(plan)}: {counted(len(plan.kernels), 'kernel')}, {_seconds_of(plan)}"
-    )
+    return f"[bold]{name}[/bold]{escape(for_sizes(plan))}: {counted(len(plan.kernels), 'kernel')}, {_seconds_of(plan)}"
 
 
 def for_sizes(plan: Plan) -> str:

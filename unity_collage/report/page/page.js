@@ -19,7 +19,7 @@ function open(chosen) {
     const outlet = [...candidate.bindings].reverse().find((index) => !hidden.has(index));
     const seconds = costOf(candidate).seconds;
     const text = [candidate.label, candidate.backend, kernel.function || "", ...candidate.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
-    const share = seconds / plan.proof.seconds;
+    const share = shareOf(seconds);
     const time = (plan.in_place && plan.in_place.kernels[number]) || null;
     return { reads: [], rivals: [], ...kernel, number, time, candidate, outlet, seconds, share, text: text.join(" ").toLowerCase() };
   });
@@ -102,23 +102,26 @@ function showMoreRows(number) {
   at("more").textContent = `Show ${Math.min(rowsLeft.length, 10 * ROWS)} more of ${count(rowsLeft.length, "row")}`;
 }
 
+// The part of the plan's cost, which is 0 where there are views only.
+const shareOf = (seconds) => (plan.proof.seconds ? seconds / plan.proof.seconds : 0);
+
 function showList() {
   const rows = groups(), most = rows.reduce((most, row) => Math.max(most, row.seconds), 0);
   const shown = rows.reduce((sum, row) => sum + row.group.length, 0);
   const seconds = rows.reduce((sum, row) => sum + row.seconds, 0);
   at("in-place").hidden = !hasTimes();
-  at("count").textContent = `${count(shown, "kernel")}, ${percent(plan.proof.seconds ? seconds / plan.proof.seconds : 0)} of the time`;
+  at("count").textContent = `${count(shown, "kernel")}, ${percent(shareOf(seconds))} of the time`;
   at("kernels").tBodies[0].replaceChildren();
   rowsLeft = rows.map(({ group, seconds }) => () => {
     // Of equal kernels, the one with the smallest margin stands for all.
     const first = group.reduce((a, b) => (margin(b) < margin(a) ? b : a));
     const { backend, label } = first.candidate;
     const link = el("a", { href: address(first) }, label);
-    const bar = el("span", { class: "bar", style: `width:${(seconds / most) * 100}%;background:${color(backend)}` });
+    const bar = el("span", { class: "bar", style: `width:${most ? (seconds / most) * 100 : 0}%;background:${color(backend)}` });
     return el("tr", { "data-kernels": group.map((k) => k.number).join(" ") },
       el("td", null, link, group.length > 1 ? el("span", { class: "quiet" }, ` x${group.length}`) : null),
       el("td", null, dot(backend), backend), el("td", { class: "n" }, duration(seconds)),
-      el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), ...inPlaceCells(group), el("td", null, nextBest(first)));
+      el("td", { class: "n" }, percent(shareOf(seconds)), bar), ...inPlaceCells(group), el("td", null, nextBest(first)));
   });
   showMoreRows(ROWS);
   markFound();
