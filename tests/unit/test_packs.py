@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from dataclasses import asdict, replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from packed_machines import (
     put,
 )
 
+from unity_collage.cli.db_packs import import_packs
 from unity_collage.cost.fingerprint import of_family
 from unity_collage.database import packs
 from unity_collage.database.costs import CostDatabase
@@ -61,6 +64,15 @@ def test_a_pack_is_the_same_after_a_file_and_a_database(tmp_path: Path, pack: Co
 
 
 HEADER = '{"unity_collage": "pack", "format": 1'
+
+
+def test_a_pack_may_come_from_standard_input(
+    tmp_path: Path, pack: CostPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(to_bytes(pack))))
+    import_packs(str(tmp_path / "other.sqlite"), ["-"])
+    with CostDatabase(tmp_path / "other.sqlite") as database:
+        assert [each.name for each in kept(database)] == [pack.name]
 
 
 def compressed(text: str) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..cost.fingerprint import available, cost_fingerprint, of_family
 from ..cost.method import Method
 from ..database.costs import CostDatabase
-from ..database.packs import keep, kept, made, read, shipped, to_bytes
+from ..database.packs import CostPack, from_bytes, keep, kept, made, read, shipped, to_bytes
 from ..errors import CollageError
 from ..lowering.library_file import write
 from ..machine import peaks
@@ -44,7 +44,7 @@ def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> Non
 
 def import_packs(database: str | None, files: Sequence[str], in_json: bool = False) -> None:
     """Add packs to a database. All files are read first, so that a broken one changes nothing."""
-    packs = [read(Path(name)) for name in files]
+    packs = [_pack_in(name) for name in files]
     console = Output()
     with CostDatabase(database) as into:
         for pack in packs:
@@ -55,6 +55,12 @@ def import_packs(database: str | None, files: Sequence[str], in_json: bool = Fal
         for pack in packs:
             console.line(f"pack {pack.name}: {len(pack)} costs and refusals")
         console.line(f"into {into.name}")
+
+
+def _pack_in(name: str) -> CostPack:
+    if name == STANDARD:
+        return from_bytes(sys.stdin.buffer.read(), "standard input")
+    return read(Path(name))
 
 
 def packs_told(database: CostDatabase) -> Iterator[str]:
