@@ -55,10 +55,13 @@ def _bar(console: Console, first: str) -> Iterator[Report]:
     columns = (SpinnerColumn(), TimeElapsedColumn(), BarColumn(20), MofNCompleteColumn(),
                TextColumn("{task.description}", markup=False))  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(first, total=None)
+        number = progress.add_task(first, total=None)
+        (task,) = progress.tasks
 
         def report(done: int, total: int, label: str) -> None:
-            progress.update(task, completed=done, total=total or None, description=label or first)
+            progress.update(number, completed=done, description=label or None)
+            # After the last step of some, others follow: the clock and the spinner go on, and their number is unknown.
+            task.total, task.finished_time = total or None, None
 
         yield report
 
@@ -72,7 +75,7 @@ def _element(first: str) -> Iterator[Report]:
 
     def report(done: int, total: int, label: str) -> None:
         nonlocal next_time
-        if time.monotonic() >= next_time:
+        if not total or time.monotonic() >= next_time:  # a step of unknown length may be a long one
             next_time = time.monotonic() + _UPDATE_SECONDS
             handle.update(display.HTML(_bar_html(done, total, label or first)))
 

@@ -9,6 +9,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from unity_collage import progress
 from unity_collage.plan.comparison import ProgramComparison, ProgramTimes
@@ -31,6 +32,26 @@ def test_the_first_line_comes_at_once_and_others_while_nothing_is_said(
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and set(lines) == {"[  7 s] 3 of 12: measuring relu"}
+
+
+def test_the_clock_of_a_terminal_goes_on_behind_the_last_step_of_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Progress] = []
+    monkeypatch.setattr(
+        progress, "Progress", lambda *args, **named: made.append(Progress(*args, **named)) or made[0]
+    )
+    with progress._bar(Console(file=StringIO(), force_terminal=True), "loading") as report:
+        (task,) = made[0].tasks
+        report(3, 3, "measuring relu")
+        report(3, 3, "")
+        assert (task.total, task.finished, task.description) == (3, False, "measuring relu")
+        report(0, 0, "timing whole programs in turns")
+        assert (task.total, task.finished, task.description) == (
+            None,
+            False,
+            "timing whole programs in turns",
+        )
 
 
 def test_brackets_in_a_label_are_no_markup() -> None:
@@ -75,6 +96,19 @@ def test_a_notebook_shows_a_bar_that_is_gone_at_the_end(
         "",
     ]
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_shows_few_kernels_of_many_and_every_other_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    monkeypatch.setattr(progress, "_UPDATE_SECONDS", 60.0)
+    with progress._element("loading") as report:
+        for number in range(9):
+            report(number, 9, "measuring relu")
+        report(0, 0, "timing whole programs in turns")
+    assert [text.rpartition("> ")[2] for text in notebook.shown] == [
+        "loading", "0 of 9: measuring relu", "timing whole programs in turns", ""
+    ]  # fmt: skip
 
 
 def test_a_comparison_in_one_line_says_by_how_much_and_what_was_left_out() -> None:
