@@ -107,13 +107,13 @@ def _show(options: argparse.Namespace, program: Program, found: PeerTimes, sizes
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
     if sizes:
-        console.line(f"all at {named(sizes)}: --shape {next(iter(sizes))}=SIZE chooses another size")
+        console.say(f"all at {named(sizes)}: --shape {next(iter(sizes))}=SIZE chooses another size")
     for reason in found.missing.values():
-        console.line(f"not timed: {reason}")
+        console.say(f"not timed: {reason}")
     plan = (program.plan or {}).get("main")
     remark = None if plan is None else cost_remark(plan, statistics.median(medians[OURS]))
     if remark is not None:
-        console.line(remark)
+        console.say(remark)
     told = tell_accuracy(options, program, console)
     if options.json:
         print_json({"seconds": medians, "ratios": ratios, "missing": found.missing, "remark": remark,

@@ -77,7 +77,7 @@ def _bisect(options: argparse.Namespace) -> None:
     if options.json:
         print_json(found)
     else:
-        Output().line(bisection_summary(Path(options.model).name, found))
+        Output().say(bisection_summary(Path(options.model).name, found))
 
 
 def _found(options: argparse.Namespace, program: Program) -> Bisection:

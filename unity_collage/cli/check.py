@@ -75,7 +75,7 @@ def _check_plans(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"plans": {name: {"holds": each.holds, "text": each.text} for name, each in found}})
     for name, finding in [] if options.json else found:
-        Output().line(f"{name}: {finding.text}")
+        Output().say(f"{name}: {finding.text}")
     failed = sum(not finding.holds for _, finding in found)
     if failed:
         raise CollageError(f"{failed} of {len(found)} plans in {path} do not hold")
@@ -100,7 +100,7 @@ def _check_backend(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"backend": report.backend, "unavailable": report.unavailable, "checks": report.verdicts})
     for line in [] if options.json else report.lines(findings=1_000_000 if options.all else 4):
-        console.line(line)
+        console.say(line)
     if report.failed:
         raise CollageError(f"{report.backend} fails {len(report.failed)} of {len(CHECKS)} checks")
 

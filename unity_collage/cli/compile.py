@@ -69,7 +69,7 @@ def _compile(options: argparse.Namespace) -> None:
     _show_plans(options, program, console)
     told = _told(options, program, console)
     for path in wrote:
-        console.line(f"wrote {path}")
+        console.say(f"wrote {path}")
     agreements = compared(options, program, console)
     if options.json:
         print_json({**told, "wrote": wrote, "agreements": agreements})

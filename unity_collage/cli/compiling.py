@@ -98,5 +98,5 @@ def tell_accuracy(options: argparse.Namespace, program: Program, console: Output
         lines = [f"not known: {error}"]
     for number, line in enumerate(lines):
         result = f"result {number} " if len(lines) > 1 else ""
-        console.line(f"{options.precision} against float32, random inputs: {result}{line}")
+        console.say(f"{options.precision} against float32, random inputs: {result}{line}")
     return lines

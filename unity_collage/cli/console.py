@@ -14,6 +14,6 @@ class Output(Console):
         """Called by rich, which would end the process with the code 1."""
         raise BrokenPipeError
 
-    def line(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Print a line as it is: it is not wrapped, and brackets in it are not markup."""
         self.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)

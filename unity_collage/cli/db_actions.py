@@ -47,10 +47,10 @@ def info(options: argparse.Namespace) -> None:
             print_json(info_as_data(database, costs, facts, options.fingerprints))
             return
         console = Output()
-        console.line(database.name)
+        console.say(database.name)
         console.print(report.database_summary(costs, database.quarantine_entries(), facts))
         for line in (*packs_told(database), *kept_told(database)):
-            console.line(line)
+            console.say(line)
         if options.fingerprints and costs:
             here = frozenset(map(digest, available(Method()).values()))
             console.print("", report.fingerprint_list(costs, database.fingerprints(), here), soft_wrap=True)
@@ -83,7 +83,7 @@ def export(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"wrote": options.file, "costs": len(rows["costs"])})
         return
-    Output().line(f"wrote {options.file}: {len(rows['costs'])} costs and refusals")
+    Output().say(f"wrote {options.file}: {len(rows['costs'])} costs and refusals")
 
 
 def _check_replaced(name: str) -> None:
@@ -141,7 +141,7 @@ def _merge_all(database: CostDatabase, rows: dict[str, list[dict[str, object]]],
         return
     console = Output()
     console.print(report.merged_table(merged))
-    console.line(f"into {database.name}")
+    console.say(f"into {database.name}")
 
 
 def diff(options: argparse.Namespace) -> None:

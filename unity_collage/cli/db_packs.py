@@ -39,7 +39,7 @@ def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> Non
         print_json({"wrote": file, "costs": len(pack)})
         return
     size = f"{len(data) / 1000:.1f} KB"
-    Output().line(f"wrote {file}: {len(pack)} costs and refusals, {size}")
+    Output().say(f"wrote {file}: {len(pack)} costs and refusals, {size}")
 
 
 def import_packs(database: str | None, files: Sequence[str], in_json: bool = False) -> None:
@@ -53,8 +53,8 @@ def import_packs(database: str | None, files: Sequence[str], in_json: bool = Fal
             print_json({"into": into.name, "packs": {pack.name: len(pack) for pack in packs}})
             return
         for pack in packs:
-            console.line(f"pack {pack.name}: {len(pack)} costs and refusals")
-        console.line(f"into {into.name}")
+            console.say(f"pack {pack.name}: {len(pack)} costs and refusals")
+        console.say(f"into {into.name}")
 
 
 def _pack_in(name: str) -> CostPack:

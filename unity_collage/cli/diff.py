@@ -88,7 +88,7 @@ def _diff(options: argparse.Namespace) -> None:
     console = Output()
     console.print(difference_summary(found, options.rows, console.width), highlight=False)
     if options.report:
-        console.line(f"wrote {options.report}")
+        console.say(f"wrote {options.report}")
 
 
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:

@@ -84,7 +84,7 @@ def _show(
         if options.json:
             print_json({"node": options.node, "answer": lines})
         for line in [] if options.json else lines:
-            console.line(line)
+            console.say(line)
     elif options.json:
         data = {name: encode(explanation) for name, explanation in found.items()}
         print_json({**({"main": {"range": encode(ranges[0].range)}} if ranges else {}), **data})

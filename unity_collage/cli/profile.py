@@ -95,7 +95,7 @@ def _profile(options: argparse.Namespace) -> None:
         return
     console.print(profile_summary(title, profile, options.rows, console.width))
     for path in filter(None, (options.trace, options.report)):
-        console.line(f"wrote {path}")
+        console.say(f"wrote {path}")
 
 
 def _of_model(options: argparse.Namespace, title: str) -> Profile:

@@ -63,7 +63,7 @@ def compared(options: argparse.Namespace, program: Program, console: Output) -> 
     found = agreements(program, options.model, inputs, tolerance_of(options))
     reference = reference_of(options.model)
     for agreement in found:
-        console.line(f"against {reference}: {agreement}")
+        console.say(f"against {reference}: {agreement}")
     return found
 
 
