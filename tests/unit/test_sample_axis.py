@@ -174,6 +174,10 @@ MIXED: dict[str, tuple[Body, list[tuple[Dim, ...]], str]] = {
     "one column at their number": (
         lambda n, x: op.strided_slice(x, [1], [n - 1], [n], assume_inbound=True), [(N, 9)], "their number"
     ),
+    "a state that each part would change": (
+        lambda n, x, y: op.add(x, op.call_inplace_packed("count", y, inplace_indices=0, ty_args=y.ty)),
+        [(N, 3), (3,)], "changes memory in place",
+    ),
     "weights of each": (lambda n, x, y: nn.conv2d(x, y), [(1, 3, 5, 5), (N, 3, 3, 3)], "not its data"),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import ir, relax, sym, tirx
 
 from ..calls import op_name
+from ..in_place import IN_PLACE
 from .axes import Mixed, Operand, SampleAxis, Samples, dims_of, has_samples, is_one, rank_of
 from .rules import FILLED, RULES
 
@@ -97,6 +98,8 @@ class _Walk:
         name = op_name(call)
         if not name:
             raise Mixed("it is no operator")
+        if name in IN_PLACE:
+            raise Mixed("it changes memory in place, and each part would change it again")
         if name not in FILLED | _SHAPED and any(map(self._tells_number, call.args)):
             raise Mixed("it depends on their number")
         operands = [self.value(arg) for arg in call.args]
