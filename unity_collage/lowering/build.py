@@ -17,7 +17,7 @@ from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
 from ..graph.devices import legalized_on_devices, with_listed_devices
 from ..graph.in_place import IN_PLACE
-from ..legalization import legalize_ops, legalize_sorts
+from ..legalization import legalize_ops
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
 from . import nvrtc
@@ -33,6 +33,7 @@ from .places import MemoryByDevice, with_placed_constants, without_devices_of_ca
 from .shared_memory import ShareMemory, with_shared_memory
 from .size_classes import RoundStorages
 from .sizes_first import with_sizes_first
+from .sorts_and_scans import dispatched
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -51,9 +52,8 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         return _lowered_for_cuda(mod, with_host(target))
     with target:
         listed = with_shared_memory(with_listed_devices(mod))
-        sorted_by_keys = legalized_on_devices(listed, legalize_sorts())
-        dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(sorted_by_keys)
-        legal = legalized_on_devices(dispatched, legalize_ops())
+        libraries = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(dispatched(listed))
+        legal = legalized_on_devices(libraries, legalize_ops())
         scheduled = tvm.transform.Sequential(_foldable(cpu_pipeline.legalize_passes(target), mod))(legal)
         kernels = with_kernel_targets(with_sizes_first(with_readable_constants(scheduled)), target)
         placed = with_placed_constants(kernels)
