@@ -146,3 +146,46 @@ def test_a_branch_may_return_what_it_was_given() -> None:
         old = builder.emit(relax.If(condition, relax.SeqExpr([], new), relax.SeqExpr([], x)))
         builder.emit_func_output(relax.Tuple([old, new]))
     assert shared_results(builder.get()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("then", "otherwise", "shared"),
+    [((0, 0), (0, 1), (1,)), ((0, 1), (1, 0), (1,)), ((0, 0), (0, 0), (1,))],
+    ids=["one value twice", "exchanged", "always one value"],
+)
+def test_branches_may_return_one_value_twice(
+    then: tuple[int, int], otherwise: tuple[int, int], shared: tuple[int, ...]
+) -> None:
+    condition = relax.Var("c", relax.TensorType((), "bool"))
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [condition, x]):
+        made = [builder.emit(R.exp(x)), builder.emit(R.log(x))]
+        branches = [relax.SeqExpr([], relax.Tuple([made[i] for i in each])) for each in (then, otherwise)]
+        builder.emit_func_output(builder.emit(relax.If(condition, *branches)))
+    assert shared_results(builder.get()) == shared
+
+
+def test_a_field_of_a_branch_may_be_another_result() -> None:
+    condition = relax.Var("c", relax.TensorType((), "bool"))
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [condition, x]):
+        one, two = builder.emit(R.exp(x)), builder.emit(R.log(x))
+        branches = [relax.SeqExpr([], relax.Tuple(pair)) for pair in ([one, two], [two, one])]
+        both = builder.emit(relax.If(condition, *branches))
+        builder.emit_func_output(relax.Tuple([one, builder.emit(relax.TupleGetItem(both, 0))]))
+    assert shared_results(builder.get()) == (1,)
+
+
+def test_an_unknown_function_may_return_memory_of_what_it_is_given() -> None:
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    cache = relax.Var("cache", relax.ObjectType())
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, cache]):
+        new = builder.emit(R.exp(x))
+        pair = builder.emit(R.call_pure_packed("two", new, ty_args=relax.TupleType([x.ty, x.ty])))
+        kept = builder.emit(R.call_pure_packed("view", cache, ty_args=x.ty))
+        parts = [relax.TupleGetItem(pair, number) for number in range(2)]
+        builder.emit_func_output(relax.Tuple([new, kept, *map(builder.emit, parts)]))
+    assert shared_results(builder.get()) == (1, 2, 3)

@@ -25,12 +25,17 @@ _MAY_SHARE = frozenset(
         "relax.permute_dims",
         "relax.broadcast_to",
         "relax.astype",
-        "relax.call_pure_packed",
         "relax.to_vdevice",
         "relax.hint_on_device",
     }
 )
-"""Operators with a result that may be in the memory of an operand, and calls of unknown functions."""
+"""Operators with a result that may be in the memory of an operand."""
+
+_UNKNOWN = frozenset({"relax.call_pure_packed", "relax.call_py_func", "relax.call_builtin_with_ctx"})
+"""Calls of unknown functions: a result may be in the memory of a tensor, or of an object such as a cache."""
+
+_CLOSURES = frozenset({"relax.invoke_closure", "relax.invoke_pure_closure"})
+"""Calls of functions that may return any value of the function around them."""
 
 _ANYTHING = "anything"
 """The origin of memory that may belong to others: parameters, constants, results of Relax functions."""
@@ -49,14 +54,9 @@ def _shared_in(mod: IRModule, func: relax.Function) -> tuple[int, ...]:
     found = _Origins(mod)
     found.read(body)
     value = found.value(body)
-    results = list(value.fields) if isinstance(value, relax.Tuple) else [value]
-    if not isinstance(value, relax.Tuple) and isinstance(value.ty, relax.TupleType):
-        origins = found.of(value)  # the results of one call
-        shared = range(len(value.ty.fields)) if _ANYTHING in origins else ()
-        return tuple(shared)
+    is_tuple = isinstance(value.ty, relax.TupleType)
     shared, seen = [], set[Any]()
-    for number, result in enumerate(results):
-        origins = found.of(result)
+    for number, origins in enumerate(found.of_fields(value) if is_tuple else [found.of(value)]):
         if _ANYTHING in origins or origins & seen:
             shared.append(number)
         seen |= origins
@@ -100,14 +100,23 @@ class _Origins:
         if isinstance(expr, relax.Tuple):
             return frozenset().union(*map(self.of, expr.fields))
         if isinstance(expr, relax.TupleGetItem):
-            whole = self.value(expr.tuple_value)
-            if isinstance(whole, relax.Tuple):
-                return self.of(whole.fields[expr.index])
-            origins = self.of(whole)
-            return origins if _ANYTHING in origins else frozenset({(whole, expr.index)})
+            return self.of_fields(expr.tuple_value)[expr.index]
         if isinstance(expr, relax.Var) and expr in self._bound:
             return self._of_value(expr, self._bound[expr])
         return self._of_value(None, expr)
+
+    def of_fields(self, expr: relax.Expr) -> list[Origins]:
+        """The origins of each field of a tuple."""
+        expr = self.value(expr)
+        if isinstance(expr, relax.Tuple):
+            return [self.of(field) for field in expr.fields]
+        bound = self._bound.get(expr, expr) if isinstance(expr, relax.Var) else expr
+        if isinstance(bound, relax.If):
+            branches = map(self.of_fields, (bound.true_branch, bound.false_branch))
+            return [one | other for one, other in zip(*branches, strict=True)]
+        assert isinstance(expr.ty, relax.TupleType)
+        of_operands = self.of(expr) - {expr}
+        return [of_operands | {(expr, number)} for number in range(len(expr.ty.fields))]
 
     def _of_value(self, var: relax.Var | None, value: relax.Expr) -> Origins:
         if isinstance(value, relax.If):
@@ -121,7 +130,9 @@ class _Origins:
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or var in self._computed:
             return frozenset({_ANYTHING})
         name = value.op.name
-        if name in _MAY_SHARE or (name in _WITH_DESTINATION and self._only_reshapes(value)):
+        if name in _CLOSURES or (name in _UNKNOWN and any(map(_has_object, value.args))):
+            return frozenset({_ANYTHING})
+        if name in _MAY_SHARE | _UNKNOWN or (name in _WITH_DESTINATION and self._only_reshapes(value)):
             return frozenset().union(*map(self.of, _tensors(value)))
         return frozenset({value if var is None else var})
 
@@ -157,6 +168,13 @@ class _Origins:
 def _is_static(ty: tvm.ir.Type) -> bool:
     """Whether the extents of a tensor, or of all in a tuple, are known."""
     return all(map(_is_static, ty.fields)) if isinstance(ty, relax.TupleType) else shape_of(ty) is not None
+
+
+def _has_object(arg: relax.Expr) -> bool:
+    """Whether an argument is an object that may have memory of its own, or has one among its fields."""
+    if isinstance(arg, relax.Tuple):
+        return any(map(_has_object, arg.fields))
+    return isinstance(arg, relax.Var) and isinstance(arg.ty, relax.ObjectType)
 
 
 def _tensors(call: relax.Call) -> list[relax.Expr]:
