@@ -82,6 +82,9 @@ def test_a_shape_of_known_extents_is_renamed() -> None:
         ((N, 3), (3, 3), None),
         ((3, N + 1), (N + 1, 3), None),
         ((N, N + M), (N + M, 3), None),  # where there is no key there is no query either
+        ((N, N - 1), (N - 1, 3), "an operand may be empty where a result is not: n may be 1"),
+        ((N, HALF), (HALF, 3), None),
+        ((N - 1, 3), (3, 3), None),
     ],
 )
 def test_results_that_are_empty_with_their_operands(left: Any, right: Any, reason: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from tvm import ir, relax, sym, tirx
@@ -13,6 +13,9 @@ from ..operators.recurrent import has_result_without_steps
 from .extract import outside_vars
 from .free_sizes import Size, places_of_sizes, shape_with_sizes, sizes_in, substituted
 from .sub_graph import SubGraph
+
+_TRIED = range(256)
+"""The values of a size from 0 on at which an extent is examined, as long as it is empty: ``n - 1`` is so up to 1."""
 
 
 def names_of_sizes(sub: SubGraph) -> list[str]:
@@ -43,10 +46,9 @@ def why_not_empty(sub: SubGraph) -> str | None:
     read = [var for var in outside_vars(sub) if not _is_read_without_steps(var, sub)]
     for extent in chain.from_iterable(_extents(var.ty) for var in read):
         for size in sizes_in(extent):
-            if _is_empty_without(size, [extent]) and not all(
-                _is_empty_without(size, _extents(result)) for result in results
-            ):
-                return f"an operand may be empty where a result is not: {size.name} may be 0"
+            for value in takewhile(lambda at, of=(size, extent): _is_empty_at(of[0], at, [of[1]]), _TRIED):
+                if not all(_is_empty_at(size, value, _extents(result)) for result in results):
+                    return f"an operand may be empty where a result is not: {size.name} may be {value}"
     return None
 
 
@@ -63,13 +65,13 @@ def _is_read_without_steps(var: relax.Var, sub: SubGraph) -> bool:
     )
 
 
-def _is_empty_without(size: ir.Var, extents: Iterable[ir.Expr]) -> bool:
-    """Whether one of the ``extents`` is 0 or less where ``size`` is 0, whatever other sizes are."""
+def _is_empty_at(size: ir.Var, value: int, extents: Iterable[ir.Expr]) -> bool:
+    """Whether one of the ``extents`` is 0 or less where ``size`` is ``value``, whatever other sizes are."""
 
-    def none(var: ir.Var) -> ir.Expr:
-        return tirx.const(0, "int64") if var.same_as(size) else var
+    def bound(var: ir.Var) -> ir.Expr:
+        return tirx.const(value, "int64") if var.same_as(size) else var
 
-    left = [sym.Analyzer().simplify(substituted(extent, none)) for extent in extents]
+    left = [sym.Analyzer().simplify(substituted(extent, bound)) for extent in extents]
     return any(isinstance(extent, tirx.IntImm) and int(extent.value) <= 0 for extent in left)
 
 
