@@ -95,6 +95,7 @@ ALONE: dict[str, tuple[Body, list[tuple[Dim, ...]], SampleAxis]] = {
     "split": (lambda n, x: op.split(x, 2, axis=1)[1], [(N, 4)], FIRST),
     "slice": (lambda n, x: op.strided_slice(x, [1], [0], [2]), [(N, 4)], FIRST),
     "take": (lambda n, x: op.take(x, relax.const([1, 0]), axis=1), [(N, 4)], FIRST),
+    "one row": (lambda n, x: op.take(x, relax.prim_value(1), axis=0), [(3, N, 2)], FIRST),
     "embedding": (
         lambda n, x: op.take(const(5, 3), op.astype(op.abs(x), "int64"), axis=0, mode="clip"),
         [(2, N)],

@@ -42,7 +42,9 @@ def has_samples(operand: Operand) -> bool:
 
 
 def rank_of(of: relax.Expr | ir.Type) -> int:
-    """The number of axes of a tensor; raises :class:`Mixed` if it is not known."""
+    """The number of axes of a tensor, 0 for a number; raises :class:`Mixed` if it is not known."""
+    if isinstance(of, relax.Expr) and isinstance(of.ty, ir.PrimType):
+        return 0
     rank = tensor_type(of).ndim
     if rank < 0:
         raise Mixed("the number of axes is not known")
