@@ -116,6 +116,14 @@ def test_one_more_plan_than_those_that_stay_would_save_too_little(offers: list[O
             assert saved <= 0 or saved < least * total
 
 
+def test_savings_are_parts_of_the_total_with_what_the_regret_keeps() -> None:
+    """2 units are less than 1.98 % of 102 units, but not of the 100.5 units that are left."""
+    large = Offer(1.0, own=98.0, shared=100.0, best=98.0)
+    small = Offer(1.0, own=0.5, shared=2.0, best=0.5)
+    assert worth_beside_shared([large, small], 0.0198, most_regret=math.inf) == [False, False]
+    assert worth_beside_shared([large, small], 0.0198, most_regret=0.05) == [True, True]
+
+
 @pytest.mark.parametrize(
     ("count", "sizes", "parts"),
     [(13, (1, 8), (8, 5)), (32, (1, 8), (16, 16)), (5, (1,), (3, 2)), (9, (1, 4), (4, 5))],

@@ -39,17 +39,18 @@ class Offer:
 def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regret: float) -> list[bool]:
     """Which of the variants stay beside one plan for all sizes.
 
-    The variant with the greatest saving comes first. A variant stays if it saves at least ``least_saving`` of the
-    expected total of all samples. It also stays if the shared plan would lose more than ``most_regret`` of the best
-    cost there.
+    A variant stays if the shared plan would lose more than ``most_regret`` of the best cost there. Then the others are
+    added, that with the greatest saving first. Each has to save at least ``least_saving`` of the expected total of all
+    samples. So no variant that is left out would save as much of the final total.
     """
-    stays = [False] * len(offers)
-    total = fsum(offer.weight * offer.shared for offer in offers)
     savings = [offer.weight * (offer.shared - offer.own) for offer in offers]
+    stays = [
+        saving > 0 and offer.shared - offer.best > most_regret * offer.best
+        for saving, offer in zip(savings, offers, strict=True)
+    ]
+    total = fsum(o.weight * (o.own if there else o.shared) for o, there in zip(offers, stays, strict=True))
     for place in sorted(range(len(offers)), key=lambda place: -savings[place]):
-        offer = offers[place]
-        loses = offer.shared - offer.best > most_regret * offer.best
-        if savings[place] > 0 and (savings[place] >= least_saving * total or loses):
+        if not stays[place] and savings[place] > 0 and savings[place] >= least_saving * total:
             stays[place] = True
             total -= savings[place]
     return stays
