@@ -129,6 +129,17 @@ def test_a_row_whose_keys_are_all_masked_is_what_the_formula_says(keys: int, isa
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_a_row_with_nan_of_any_bits_is_nan(bits: int, isa: str):
+    """The NaN of CUDA has all bits set but the sign."""
+    shape = (1, 1, 3, 9, 3, 5)
+    mask = np.zeros((1, 1, 3, 9), "float32")
+    mask.view("uint32")[0, 0, 1, 4] = bits
+    got = attend(shape, drawn(shape), mask, isa=isa)
+    np.testing.assert_array_equal(np.isnan(got[0, 0]), [[False] * 5, [True] * 5, [False] * 5])
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_large_scores_do_not_overflow(isa: str):
     shape = (1, 2, 17, 23, 8, 8)
     arrays = drawn(shape)

@@ -108,6 +108,16 @@ def test_a_sequence_that_is_saturated_stays_finite():
     )
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_nan_of_any_bits_in_a_gate_stays_nan(bits: int, isa: str):
+    func = layer("gru", 1, 1, 8)
+    inputs = inputs_of(func)
+    inputs[0].view("uint32")[0, 0, 2:4] = bits  # two numbers of the update gate
+    got = run(module_of(func, isa), *inputs, out=(1, 1, 8))[0, 0]
+    np.testing.assert_array_equal(np.isnan(got), np.isin(np.arange(8), (2, 3)))
+
+
 @pytest.mark.parametrize("result", [(2, 1, 4), ()], ids=["of another cell", "of one number"])
 def test_tensors_that_do_not_fit_are_refused_when_the_module_is_made(result: tuple[int, ...]):
     program = Program()

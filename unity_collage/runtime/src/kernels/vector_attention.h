@@ -71,18 +71,8 @@ inline void CopyRows(const Element* from, int64_t from_row, int64_t rows, int64_
   }
 }
 
-// e^x for x <= 0, as Exp computes it, but exactly zero where it is too small for a float: -infinity masks
-// keys.
-inline Vector ExpOrZero(Vector x) {
-  constexpr float kRounder = 12582912.0F;
-  const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
-  const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
-  Vector sum = Broadcast(1.0F / 5040);
-  for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
-    sum = sum * rest + term;
-  const Bits bits = reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23);
-  return x < Broadcast(-87.0F) ? Vector{} : reinterpret_cast<Vector>(bits);
-}
+// e^x for x <= 0, but exactly zero where it is too small for a float: -infinity masks keys.
+inline Vector ExpOrZero(Vector x) { return x < Broadcast(-87.0F) ? Vector{} : ExpInside(x); }
 
 struct Attention {
   static constexpr int kRows = kLanes == 16 ? 14 : 6;

@@ -118,17 +118,20 @@ inline Vector Clip(Vector x, float low, float high) {
 #endif
 }
 
-// e^x = 2^n e^r with n = round(x / ln 2). |r| <= ln 2 / 2 gets a Taylor polynomial.
-inline Vector Exp(Vector x) {
-  x = Clip(x, -87.0F, 88.0F);
-  constexpr float kRounder = 12582912.0F;  // adding it rounds to an integer, which is then in the last bits
+// e^x for x from -87 to 88: 2^n e^r with n = round(x / ln 2). |r| <= ln 2 / 2 gets a Taylor polynomial. NaN
+// stays NaN: n is not added to the bits of e^r, since the sum of the bits of NaN and others may be a number.
+inline Vector ExpInside(Vector x) {
+  // Adding it rounds to an integer. The last bits are then those of n + 127, the exponent of 2^n.
+  constexpr float kRounder = 12582912.0F + 127;
   const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
   const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
   Vector sum = Broadcast(1.0F / 5040);
   for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
     sum = sum * rest + term;
-  return reinterpret_cast<Vector>(reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23));
+  return sum * reinterpret_cast<Vector>(reinterpret_cast<Bits>(shifted) << 23);
 }
+
+inline Vector Exp(Vector x) { return ExpInside(Clip(x, -87.0F, 88.0F)); }
 
 // Exactly zero where it is too small for a float: a swish multiplies it by x, which may be as large as any
 // float.
