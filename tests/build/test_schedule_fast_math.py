@@ -110,6 +110,17 @@ def test_special_values(function, expected):
     np.testing.assert_allclose(values(function, SPECIAL), expected, rtol=5e-7, atol=1e-37)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [op.exp, op.tanh, op.sigmoid, op.log, op.atan, op.asin, op.acos, op.sinh, op.cosh, op.erf, op.nn.silu],
+)
+def test_nan_of_any_bits_stays_nan(function):
+    """The NaN of CUDA has all bits set but the sign."""
+    bits = [0x7FC00000, 0xFFC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFFFFFFF]
+    x = np.array(bits * 8, "uint32").view("float32")
+    assert np.isnan(values(function, x)).all()
+
+
 @pytest.mark.parametrize("exponent", [0.75, 0.5, -0.5, -0.75, 1.5, 2.25])
 def test_quarter_powers(exponent):
     x = np.geomspace(1e-3, 1e3, 10_000).astype("float32")

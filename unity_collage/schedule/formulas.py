@@ -101,13 +101,17 @@ def _exp(x: Expr) -> Expr:
         clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(_HIGHEST), x))
         inside = let(clamped, _exp_inside)
         bounded = tirx.Select(x < _f32(_LOWEST), _f32(0.0), inside)
-        return tirx.Select(x > _f32(_HIGHEST), tirx.infinity("float32"), bounded)
+        # The product is infinity, or NaN if x is: `inside` may make a number of it.
+        return tirx.Select(x <= _f32(_HIGHEST), bounded, x * tirx.infinity("float32"))
 
     return let(x, of_argument)
 
 
 def _exp_inside(x: Expr) -> Expr:
-    """exp of a number from ``_LOWEST`` to ``_HIGHEST``: the power of two is added to the bits of the exponent."""
+    """exp of a number from ``_LOWEST`` to ``_HIGHEST``: the power of two is added to the bits of the exponent.
+
+    The sum of the bits of NaN and others may be a number.
+    """
 
     def of_rounded(rounded: Expr) -> Expr:
         count = rounded - _f32(_ROUNDER)
@@ -135,8 +139,13 @@ def _quotient(p: Sequence[float], q: Sequence[float], limit: float) -> Callable[
 
 def _sigmoid(x: Expr) -> Expr:
     """1 / (1 + exp(-x)), with x clamped to where exp(-x) is normal: beyond it the result is 1, or 0 up to 1e-38."""
-    clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(-_LOWEST), x))
-    return _f32(1.0) / (_f32(1.0) + let(_f32(0.0) - clamped, _exp_inside))
+
+    def of_argument(x: Expr) -> Expr:
+        clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(-_LOWEST), x))
+        inside = _f32(1.0) / (_f32(1.0) + let(_f32(0.0) - clamped, _exp_inside))
+        return tirx.Select(_isnan(x), x, inside)
+
+    return let(x, of_argument)
 
 
 def _with_sign(magnitude: Expr, of: Expr) -> Expr:
@@ -238,7 +247,7 @@ def _odd(coefficients: Sequence[float], x: Expr) -> Expr:
 
 def _halves(a: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
     """``body`` of exp(a) / 2 and exp(-a) / 2, for ``a`` not negative. exp(a) / 2 is finite wherever sinh(a) is."""
-    root = let(tirx.min(_f32(60.0), _f32(0.5) * a), _exp_inside)
+    root = let(tirx.min(_f32(60.0), _f32(0.5) * a), _exp)
     return let(root, lambda e: body(_f32(0.5) * e * e, _f32(0.5) / e / e))
 
 
