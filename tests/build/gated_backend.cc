@@ -1,4 +1,5 @@
-// A backend of kind "collage.gated": its programs do nothing, and a test decides when they are compiled.
+// A backend of kind "collage.gated": its programs compute nothing, and a test decides when they are compiled
+// and when more threads are allowed.
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "base/executable.h"
+#include "base/pool.h"
 
 namespace {
 
@@ -15,10 +17,14 @@ std::mutex mutex;
 std::condition_variable changed;
 bool is_open = true;
 int begun = 0;
+int allowed_in_run = 0, used_in_run = 0;
 
 class Nothing final : public collage::Executable {
  public:
-  void Run(std::byte* const* /*arguments*/) final {}
+  void Run(std::byte* const* /*arguments*/) final {
+    if (allowed_in_run != 0) collage::SetNumThreads(allowed_in_run);
+    used_in_run = collage::NumThreads();
+  }
   std::string Implementations() final { return "  nothing\n"; }
 };
 
@@ -41,10 +47,20 @@ int Begun() {
   return begun;
 }
 
+// The threads that the last run would use.
+int UsedInRun() { return used_in_run; }
+
+// Runs allow so many threads, as another thread may do at any time; 0: none does.
+void AllowInRun(int threads) { allowed_in_run = threads; }
+
 TVM_FFI_STATIC_INIT_BLOCK() {
   static const collage::Backend backend{"collage.gated", Compile};
   collage::RegisterBackend(backend);
-  tvm::ffi::reflection::GlobalDef().def("collage.gated.set_open", SetOpen).def("collage.gated.begun", Begun);
+  tvm::ffi::reflection::GlobalDef()
+      .def("collage.gated.set_open", SetOpen)
+      .def("collage.gated.begun", Begun)
+      .def("collage.gated.allow_in_run", AllowInRun)
+      .def("collage.gated.used_in_run", UsedInRun);
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-"""Several callers of one native function: each size is compiled once, and only its own callers wait for it."""
+"""Several callers of one native function: each size is compiled once, and only its own callers wait for it.
+
+A run uses at most the threads that its program was compiled for.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from unity_collage.runtime import libraries
+from unity_collage.runtime import libraries, num_threads, set_num_threads
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "unity_collage" / "runtime" / "src"
@@ -71,3 +74,20 @@ def test_callers_wait_only_for_the_size_that_they_call(gated: None) -> None:
         first.result(LIMIT)
         second.result(LIMIT)
     assert begun() == 2
+
+
+def test_more_threads_are_used_from_the_next_call_on(gated: None) -> None:
+    allow, used, create = (
+        tvm_ffi.get_global_func(f"collage.gated.{name}") for name in ("allow_in_run", "used_in_run", "create")
+    )
+    main = create(json.dumps({"programs": [PROGRAM]}), b"").get_function("main")
+    before = num_threads()
+    try:
+        set_num_threads(2)
+        allow(5)
+        for expected in (2, 5):
+            main(tvm_ffi.from_dlpack(np.zeros(1, "float32")))
+            assert used() == expected
+    finally:
+        allow(0)
+        set_num_threads(before)

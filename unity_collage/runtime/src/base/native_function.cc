@@ -52,7 +52,8 @@ void NativeFunction::Call(tvm::ffi::PackedArgs args) {
   }
   CheckArguments(compiled->program, args, backend_->device, pointers.data());
   if (compiled->executable == nullptr) return;  // an argument is empty, and so are all results
-  const ThreadLimit limit(template_.threads());
+  // Its scratch memory is for so many threads. Another thread may have allowed more meanwhile.
+  const ThreadLimit limit(compiled->threads);
   compiled->executable->Run(pointers.data());
 }
 
