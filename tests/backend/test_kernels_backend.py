@@ -85,6 +85,16 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
         assert_agrees(func, program)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-1.0, np.inf), (-np.inf, 1.0)])
+def test_a_clip_with_one_bound_keeps_infinity_on_the_other_side(low: float, high: float):
+    func = function(lambda x, y: op.clip(op.add(conv(x), y), low, high), IMAGE, IMAGE)
+    program = compiled(IRModule({"main": func}), ("kernels",), FixedCost({"kernels": 1e-6, "tvm": 1e-2}))
+    assert backends_of(program) == {"kernels"}
+    image, added = inputs_of(func)
+    added[0, 0, 0, :2] = np.inf, -np.inf
+    assert list(arrays(program(image, added))[0, 0, 0, :2]) == [high, low]
+
+
 @pytest.mark.parametrize(
     ("body", "shape", "reason"),
     [

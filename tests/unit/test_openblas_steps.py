@@ -96,6 +96,12 @@ def test_reasons(body, shapes, dtype, reason):
             lambda x: op.multiply(op.add(op.matmul(x, constant(7, 3)), constant(3)), relax.const(2.0)),
             "gemm takes no operator behind the sum",
         ),
+        (lambda x: op.multiply(op.matmul(x, constant(7, 3)), relax.const(0.0)), "the factor is 0.0"),
+        (lambda x: op.multiply(op.matmul(x, constant(7, 3)), relax.const(float("inf"))), "the factor is inf"),
+        (
+            lambda x: op.divide(op.matmul(x, constant(7, 3)), relax.const(1e-40)),
+            "gemm takes a normal float32",
+        ),
     ],
 )
 def test_what_does_not_go_behind_has_a_reason(body, reason):

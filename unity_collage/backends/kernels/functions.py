@@ -11,7 +11,8 @@ from tvm import relax
 from ..native.program import PostOp
 from ..native.values import attrs_of, op_name, scalar_of
 
-_LARGEST = float(np.finfo(np.float32).max)
+_BEYOND = float(np.finfo(np.float64).max)
+"""Infinity as a bound of float32: the executor rounds it to one, and JSON has no infinity."""
 
 
 def function_of(call: relax.Call, operand: int = 0) -> PostOp | str:
@@ -30,7 +31,7 @@ def _clip(call: relax.Call) -> PostOp | str:
     low, high = scalar_of(call.args[1]), scalar_of(call.args[2])
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return "a bound of the clip is not constant"
-    return _eltwise("clip", max(low, -_LARGEST), min(high, _LARGEST))
+    return _eltwise("clip", max(low, -_BEYOND), min(high, _BEYOND))
 
 
 _FUNCTIONS: Mapping[str, Callable[[relax.Call], PostOp | str]] = {

@@ -26,6 +26,8 @@ ENTRIES: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
 ANCHORS = frozenset(ENTRIES)
 """Operators that are matrix products."""
 
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
 
 @for_all_sizes
 def step(call: relax.Call) -> NativeStep | str:
@@ -81,7 +83,10 @@ def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | st
         if operand == 1 or number == 0:
             return "gemm divides the product by a nonzero constant only"
         number = 1.0 / number
-    return step.with_attrs(alpha=step.attr("alpha") * number)
+    alpha = step.attr("alpha") * number
+    if not _SMALLEST <= abs(alpha) <= _LARGEST:  # for a factor of 0 it would not read its operands
+        return f"the factor is {alpha}, gemm takes a normal float32"
+    return step.with_attrs(alpha=alpha)
 
 
 def _with_addend(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
