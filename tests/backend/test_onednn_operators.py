@@ -82,6 +82,46 @@ def test_norms(body, shape):
     assert "ref" not in same(body, shape)
 
 
+def column(x: relax.Expr) -> relax.Expr:
+    """The first column of a matrix of three: its numbers are not neighbours in memory."""
+    return bound(op.squeeze(bound(op.strided_slice(x, [1], [0], [1])), [1]))
+
+
+ONES = relax.const(np.linspace(0.5, 2, 8, dtype="float32"))
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes"),
+    [
+        (lambda x: nn.layer_norm(bound(op.split(x, 2, axis=1))[1], ONES, ONES, axes=-1), [(5, 16)]),
+        (lambda x: nn.layer_norm(op.strided_slice(x, [0], [0], [10], [2]), ONES, ONES, axes=-1), [(10, 8)]),
+        (lambda x, s: nn.layer_norm(x, column(s), ONES, axes=-1), [(5, 8), (8, 3)]),
+        (lambda x, s: nn.layer_norm(x, ONES, column(s), axes=-1), [(5, 8), (8, 3)]),
+        (
+            lambda x, s: nn.batch_norm(x, ONES, ONES, column(s), ONES, axis=1, training=False)[0],
+            [(2, 8, 4, 5), (8, 3)],
+        ),
+        (
+            lambda x, s: nn.group_norm(x, ONES, column(s), num_groups=2, channel_axis=1, axes=[2, 3]),
+            [(2, 8, 4, 5), (8, 3)],
+        ),
+        (lambda x, s: op.add(nn.avg_pool2d(x, (3, 3), layout="NHWC"), column(s)), [(1, 6, 5, 8), (8, 3)]),
+        (lambda x, s: op.add(op.matmul(x, constant(4, 8)), column(s)), [(5, 4), (8, 3)]),
+        (
+            lambda x, s: op.add(nn.conv2d(x, constant(8, 4, 3, 3), data_layout="NHWC"), column(s)),
+            [(1, 6, 5, 4), (8, 3)],
+        ),
+        (
+            lambda x, s: op.multiply(nn.conv2d(x, constant(8, 4, 3, 3), data_layout="NHWC"), column(s)),
+            [(1, 6, 5, 4), (8, 3)],
+        ),
+        (lambda x: nn.selu(op.strided_slice(x, [1], [0], [16], [2])), [(5, 16)]),
+    ],
+)
+def test_numbers_that_are_not_neighbours_are_read_where_they_are(body, shapes):
+    same(body, *shapes)
+
+
 @pytest.mark.parametrize(("axis", "shape"), [(1, (2, 6, 4, 5)), (3, (2, 4, 5, 6)), (1, (4, 6))])
 def test_batch_norm_and_relu_are_one_step(axis, shape):
     variance = relax.const(np.linspace(0.5, 2, 6, dtype="float32"))

@@ -105,6 +105,15 @@ def is_mixed(step: NativeStep) -> bool:
     )
 
 
+def why_not_vectors(step: NativeStep) -> str | None:
+    """Why the numbers of a bias, a scale or a statistic would be misread, or None: oneDNN ignores their stride."""
+    for name in _VECTORS:
+        view = step.arg(name)
+        if view is not None and not is_dense(view):
+            return f"the numbers of {name} are not neighbours"
+    return None
+
+
 def _images(step: NativeStep) -> str | None:
     """Source and result must be dense, and both channels first or both channels last."""
     source, result = _view(step, "src"), step.result
@@ -152,8 +161,9 @@ def _softmax(step: NativeStep) -> str | None:
 
 
 def _rows(step: NativeStep) -> str | None:
-    contiguous = _innermost(_view(step, "src"), -1) and _innermost(step.result, -1)
-    return None if contiguous else "the normalized axes are not innermost"
+    # oneDNN 3.2 ignores the distance of rows.
+    contiguous = is_channels_first(_view(step, "src")) and is_channels_first(step.result)
+    return None if contiguous else "source and result are not dense with the normalized axes innermost"
 
 
 def _innermost(view: View, axis: int) -> bool:
@@ -165,6 +175,9 @@ def _view(step: NativeStep, name: str) -> View:
     assert view is not None, name
     return view
 
+
+_VECTORS = ("bias", "scale", "shift", "mean", "variance", "weights_scale")
+"""The names of arguments with one number for each channel."""
 
 _TOGETHER: dict[str, Callable[[NativeStep], str | None]] = {
     "convolution": _product_types,

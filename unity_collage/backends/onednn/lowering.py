@@ -28,7 +28,7 @@ from . import (
     resize,
     shape,
 )
-from .limits import is_mixed, why_not_layout, why_not_types
+from .limits import is_mixed, why_not_layout, why_not_types, why_not_vectors
 from .lrn import lrn
 from .nesting import with_nested_strides
 
@@ -112,7 +112,19 @@ def _checked(made: NativeStep | str) -> NativeStep | str:
     if isinstance(made, str):
         return made
     layout = None if is_mixed(made) else why_not_layout(made)
-    return why_not_types(made) or layout or post_ops.why_not_operands(made) or with_nested_strides(made)
+    return (
+        why_not_types(made)
+        or layout
+        or _why_not_before(made)
+        or why_not_vectors(made)
+        or post_ops.why_not_operands(made)
+        or with_nested_strides(made)
+    )
+
+
+def _why_not_before(step: NativeStep) -> str | None:
+    """Why the steps before it cannot have their layouts, or None."""
+    return next((reason for before in step.before if (reason := why_not_layout(before))), None)
 
 
 def _complete(made: NativeStep | str) -> NativeStep | str:

@@ -9,7 +9,15 @@ from tvm import relax
 
 from ..native.program import NativeStep, PostOp, View
 from ..native.values import dtype_of, op_name, shape_of, static_shape
-from ..native.views import broadcast, is_channels_first, is_channels_last, remap, same_strides, unrepeated
+from ..native.views import (
+    broadcast,
+    is_channels_first,
+    is_channels_last,
+    is_dense,
+    remap,
+    same_strides,
+    unrepeated,
+)
 from . import eltwise
 from .binary import ALGORITHMS
 from .limits import why_not_operand
@@ -69,7 +77,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 
 def why_not_operands(step: NativeStep) -> str | None:
-    """Why only a reference kernel takes the binary post-operations of a step, or None."""
+    """Why oneDNN does not take the binary post-operations of a step, or only in a reference kernel, or None."""
     forms = ACCEPTS[step.primitive].operands if step.primitive in ACCEPTS else frozenset()
     for post in step.post_ops:
         if post.arg is not None and not forms & _forms(post.arg, step):
@@ -158,14 +166,15 @@ def _vector(step: NativeStep, view: View) -> View:
 def _forms(view: View, step: NativeStep) -> frozenset[str]:
     """The names of the forms that an operand has.
 
-    ``scalar`` is one number, and ``channel`` one number for each channel. ``row`` is a row that is used for several
-    rows of the result (:func:`_is_rows`), and ``full`` is a tensor like the result.
+    ``scalar`` is one number, and ``channel`` one number for each channel, side by side. ``row`` is a row that is used
+    for several rows of the result (:func:`_is_rows`), and ``full`` is a tensor like the result.
     """
     result = step.result
     forms = set()
     if all(extent == 1 for extent in view.dims):
         forms.add("scalar")
-    if all(have == 1 for k, have in enumerate(view.dims) if k != 1) and view.dims[1:2] == result.dims[1:2]:
+    is_vector = all(have == 1 for k, have in enumerate(view.dims) if k != 1)
+    if is_vector and view.dims[1:2] == result.dims[1:2] and is_dense(view):
         forms.add("channel")
     if _is_rows(view, result):
         forms.add("row")
