@@ -122,6 +122,15 @@ def test_numbers_that_are_not_neighbours_are_read_where_they_are(body, shapes):
     same(body, *shapes)
 
 
+def test_a_row_behind_a_product_with_permuted_batches():
+    """One step of oneDNN 3.2 with both would end the process."""
+
+    def body(x):
+        return op.permute_dims(op.multiply(op.matmul(x, constant(5, 8, 16)), constant(16)), (1, 0, 2))
+
+    assert same(body, (5, 7, 8)).count("step") == 2
+
+
 @pytest.mark.parametrize(("axis", "shape"), [(1, (2, 6, 4, 5)), (3, (2, 4, 5, 6)), (1, (4, 6))])
 def test_batch_norm_and_relu_are_one_step(axis, shape):
     variance = relax.const(np.linspace(0.5, 2, 6, dtype="float32"))

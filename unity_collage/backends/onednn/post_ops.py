@@ -79,6 +79,8 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 def why_not_operands(step: NativeStep) -> str | None:
     """Why oneDNN does not take the binary post-operations of a step, or only in a reference kernel, or None."""
     forms = ACCEPTS[step.primitive].operands if step.primitive in ACCEPTS else frozenset()
+    if step.primitive == "matmul" and not is_channels_first(step.result):
+        forms &= {"scalar"}  # with others the kernel that oneDNN 3.2 chooses for such a result crashes
     for post in step.post_ops:
         if post.arg is not None and not forms & _forms(post.arg, step):
             return f"{step.primitive} takes no post-operand of dims {post.arg.dims} with strides {post.arg.strides}"
