@@ -59,5 +59,5 @@ KERNELS = Backend(
     merges=True,
     multiplies_as_written=True,
     why_inexact=why_inexact,
-    version=1,
+    version=2,
 )

@@ -159,7 +159,7 @@ def _backend(name: str, why_not: Callable[[relax.Call], str | None]) -> Backend:
         by_default=False,
         has_own_threads=True,
         takes_options=True,
-        version=1,
+        version=2,
     )
 
 

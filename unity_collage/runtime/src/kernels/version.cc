@@ -8,7 +8,7 @@ namespace collage::kernels {
 namespace {
 
 // The version of collage_kernels: raise it when a kernel computes or performs differently.
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 
 TVM_FFI_STATIC_INIT_BLOCK() { RegisterVersion("collage.kernels", kVersion, kSourceDigest); }
 
