@@ -38,5 +38,5 @@ OPENBLAS = Backend(
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,
-    version=1,
+    version=2,
 )

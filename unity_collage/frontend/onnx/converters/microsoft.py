@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 
 from tvm import relax
 
@@ -41,8 +40,10 @@ def _skip_rms_norm(node: OnnxNode) -> Converted:
 def _sum(node: OnnxNode, bias: int) -> relax.Expr:
     """input + skip + bias, where the skip may have no or one batch."""
     terms = [node[0], node[1], *([node[bias]] if node.has(bias) else [])]
-    summands = broadcast(node, *(widened(node, term) for term in terms))
-    return reduce(lambda total, other: node.emit(relax.op.add(total, other)), summands)
+    first, *others = broadcast(node, *(widened(node, term) for term in terms))
+    for other in others:
+        first = node.emit(relax.op.add(first, other))
+    return first
 
 
 def _embed_layer_norm(node: OnnxNode) -> Converted:
