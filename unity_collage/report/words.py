@@ -53,7 +53,7 @@ def sentence(text: str) -> str:
 
 
 def encodable(name: str) -> str:
-    """The name of a file with escapes for bytes that are not text: ``caf\\udce9.onnx``."""
+    """The name of a file with escapes for bytes that are not text: ``mod\\udce8.onnx``."""
     return name.encode(errors="backslashreplace").decode()
 
 
