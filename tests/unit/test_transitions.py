@@ -28,7 +28,7 @@ from unity_collage.plan.problem import problem_of
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 
-_APART = 10e-6
+_APART = 2e-6
 _SMALL, _MIDDLE, _LARGE = transitions.SIZES
 
 
@@ -36,7 +36,8 @@ _SMALL, _MIDDLE, _LARGE = transitions.SIZES
     ("more", "seconds"),
     [
         ([6e-6, 0.0, 6e-6], 0.0),
-        ([6e-6] * 11 + [0.5e-6], 0.0),
+        ([6e-6] * 11 + [0.1e-6], 0.0),
+        ([0.4e-6] * 12, 0.0),  # less than two calls cost
         ([6e-6, 5e-6, 4e-6] * 4, 2.5e-6),
     ],
 )

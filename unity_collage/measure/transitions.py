@@ -26,6 +26,10 @@ ROUNDS = 12
 """The number of rounds in which a transition has to show. The first round without it ends the measuring."""
 NOISE = 0.1
 """The part of a chain's time that counts as noise between chains with the same kernels in another order."""
+LEAST_SECONDS = 0.25e-6
+"""A transition below this counts as none. It is less than two calls of kernels cost, and a search with transitions has
+far more states.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,12 @@ def _measured(
 
 
 def _excess(timer: Chains) -> float:
-    """Seconds of a transition: 0 unless each round shows one that exceeds the noise of the kernels."""
+    """Seconds of a transition: 0 unless each round shows one that exceeds the noise of the kernels, and a least."""
     more: list[float] = []
     for _ in range(ROUNDS):
         mixed, apart = timer()
         if mixed - apart <= NOISE * apart:
             return 0.0
         more.append(mixed - apart)
-    return statistics.median(more) / 2
+    found = statistics.median(more) / 2
+    return found if found >= LEAST_SECONDS else 0.0

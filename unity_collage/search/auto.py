@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from .alternatives import evolutionary_cover
@@ -15,6 +14,7 @@ from .enumeration import Enumeration, why_not_enumerated
 from .exact import cheapest_cover
 from .greedy import greedy_cover
 from .milp import milp_cover
+from .plans import solution_of
 from .potentials import potentials_of
 from .problem import NoCover, Problem, Solution
 
@@ -23,6 +23,8 @@ ALGORITHMS = ("auto", "exact", "milp", "greedy", "evolutionary")
 _SHORT = 300_000
 """The most states of the first search, which takes a second or two."""
 _QUICK_SECONDS = 6.0
+_NEAR = 2e-3
+"""Transitions that cost at most this part of a plan are not worth a longer search."""
 
 
 def solve(
@@ -37,8 +39,8 @@ def solve(
 
     ``auto`` begins with a short ``exact`` search, which proves most plans. If it does not, the exact search is repeated
     with the best potentials, and integer programming gets the rest of the time. The answer has the best plan and the
-    best bound of all three. With transitions, integer programming comes first. ``priority`` is the order of backends
-    for ``greedy``.
+    best bound of all three. With transitions, integer programming comes first, and ends the search if its plan is
+    proved, or near the cheapest. ``priority`` is the order of backends for ``greedy``.
     """
     if algorithm == "auto":
         return _auto(problem, max_states, seconds)
@@ -81,6 +83,10 @@ def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Cer
 
 def quick(problem: Problem) -> Solution:
     """:func:`solve` where a plan is needed again and again, and the last search has the time to prove one."""
+    if problem.has_transitions:
+        near = _without_transitions(problem, _QUICK_SECONDS / 4)
+        if near is not None and near.gap <= _NEAR:
+            return near
     return _auto(problem, _SHORT, _QUICK_SECONDS)
 
 
@@ -88,10 +94,9 @@ def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
     deadline = time.monotonic() + seconds
     if problem.has_transitions:
         # The state has the backends of all live values then, and most such problems have too many states.
-        with suppress(TimeoutError):
-            found = milp_cover(problem, seconds / 2)
-            if found.is_closed:
-                return found
+        found = _with_transitions(problem, seconds / 4)
+        if found is not None and found.gap <= _NEAR:
+            return found
     try:
         found = cheapest_cover(problem, max_states=min(max_states, _SHORT), seconds=seconds / 4)
     except NoCover as error:
@@ -101,6 +106,25 @@ def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
     if not found.is_closed and (left := deadline - time.monotonic()) > 0.0:
         found = _best_of(found, milp_cover(problem, left, start=found))
     return found
+
+
+def _without_transitions(problem: Problem, seconds: float) -> Solution | None:
+    """The cheapest plan without transitions, at its cost with them: a plan near the cheapest where they cost little."""
+    try:
+        found = cheapest_cover(replace(problem, transitions={}), max_states=_SHORT, seconds=seconds)
+    except NoCover:
+        return None
+    return solution_of(problem, found.chosen, found.algorithm, found.lower_bound, found.visited)
+
+
+def _with_transitions(problem: Problem, seconds: float) -> Solution | None:
+    """The plan of integer programming, or a plan that is near; None if neither is found in time."""
+    near = _without_transitions(problem, seconds / 2)
+    try:
+        found = milp_cover(problem, seconds / 2, start=near)
+    except TimeoutError:
+        return near
+    return found if near is None else _best_of(found, near)
 
 
 def _with_potentials(problem: Problem, max_states: int, seconds: float) -> Solution:

@@ -39,8 +39,8 @@ def milp_cover(problem: Problem, seconds: float = 60.0, start: Solution | None =
         if outcome.status == "infeasible":
             raise NoCover(_unmade(plan, deadline))
         bound = max(bound, outcome.bound)
-        chosen = chosen_in(plan, outcome.values)
-        cycles = _cycles(plan, chosen) if outcome.values else []
+        chosen = chosen_in(plan, outcome.values) if outcome.values else []
+        cycles = _cycles(plan, chosen)
         if outcome.values and not cycles:
             best = _better(best, solution_of(problem, chosen, "milp"))
         if not cycles or time.monotonic() > deadline:
