@@ -33,6 +33,7 @@ from rich.table import Table
 from start_scripts import CONVERT_ONNXRUNTIME, SCRIPTS
 
 import unity_collage as uc
+from unity_collage.profile.peers.mnn import CONVERT
 from unity_collage.report import duration
 from unity_collage.runtime.libraries import needed_by
 from unity_collage.runtime.virtual_machine import runtimes_in
@@ -130,7 +131,7 @@ def _converted(way: str, source: Path) -> Path | None:
     if way == "MNN":
         target = source.with_suffix(".mnn")
         names = ["--modelFile", str(source), "--MNNModel", str(target), "--bizCode", "collage"]
-        _quietly([sys.executable, "-m", "MNN.tools.mnnconvert", "-f", "ONNX", *names])
+        _quietly([sys.executable, "-c", CONVERT, "-f", "ONNX", *names])
         return target
     return source
 

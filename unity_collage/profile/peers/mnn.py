@@ -16,9 +16,10 @@ from ...scratch import Scratch
 from .native import convert, kept_output, module
 from .runtimes import Inputs, Peer, python_loop
 
-# The command `mnnconvert` would install a package with pip and send the size of the model to a server. The converter
-# below it does neither.
-_CONVERT = "import sys, _tools; _tools.mnnconvert(sys.argv)"
+CONVERT = "import sys, _tools; _tools.mnnconvert(sys.argv)"
+"""The code that converts a model by its arguments. The command ``mnnconvert`` would install a package with pip and send
+the size of the model to a server. The converter below it does neither.
+"""
 
 
 def mnn(path: Path, inputs: Inputs, threads: int) -> Peer:
@@ -31,7 +32,7 @@ def mnn(path: Path, inputs: Inputs, threads: int) -> Peer:
         names = [output.name for output in onnx.load(path, load_external_data=False).graph.output]
         model = Path(folder) / "model.mnn"
         command = ("--modelFile", path, "--MNNModel", model, "--bizCode", "collage")
-        convert([sys.executable, "-c", _CONVERT, "-f", "ONNX", *command], Path(folder), model)
+        convert([sys.executable, "-c", CONVERT, "-f", "ONNX", *command], Path(folder), model)
         network = library.Interpreter(str(model))
         session = network.createSession({"backend": "CPU", "numThread": threads, "precision": "high"})
         if session is None:
