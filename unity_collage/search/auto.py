@@ -92,15 +92,18 @@ def quick(problem: Problem) -> Solution:
 
 def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
     deadline = time.monotonic() + seconds
+    first = None
     if problem.has_transitions:
         # The state has the backends of all live values then, and most such problems have too many states.
-        found = _with_transitions(problem, seconds / 4)
-        if found is not None and found.gap <= _NEAR:
-            return found
+        first = _with_transitions(problem, seconds / 4)
+        if first is not None and first.gap <= _NEAR:
+            return first
     try:
         found = cheapest_cover(problem, max_states=min(max_states, _SHORT), seconds=seconds / 4)
     except NoCover as error:
-        return _second_opinion(problem, deadline - time.monotonic(), error)
+        return first or _second_opinion(problem, deadline - time.monotonic(), error)
+    if first is not None:
+        found = _best_of(found, first)
     if not found.is_closed and (left := deadline - time.monotonic()) > 0.0:
         found = _best_of(found, _with_potentials(problem, max_states, left / 3))
     if not found.is_closed and (left := deadline - time.monotonic()) > 0.0:
