@@ -4,11 +4,13 @@
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*).
 All run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample*
-says whether the size is one of the samples; *first* is the first call at a size over later ones, and *without* the
-same less the time in which libraries compiled kernels for that size; *error* is the largest difference from ONNX
-Runtime, over the range of its result. torch.compile gets a module for each size, which it compiles for that size
-alone, so it is at least as fast as with ``dynamic=True``. The column of a runtime that cannot run a model is empty,
-and the file says why. The first networks are of the folder ``sized``, as torch exports them, with random weights; the
+says whether the size is one of the samples; *claimed* is the cost that the plan states there, over that of the best
+plan for this size, so that 1 / *claimed* is what to expect of the ratio to *fixed*; *first* is the first call at a
+size over later ones, and *without* the same less the time in which libraries compiled kernels for that size; *error*
+is the largest difference from ONNX Runtime, over the range of its result. torch.compile gets a module for each size,
+which it compiles for that size alone, so it is at least as fast as with ``dynamic=True``. The column of a runtime
+that cannot run a model is empty, and the file says why.
+The first networks are of the folder ``sized``, as torch exports them, with random weights; the
 others are of ``sized_models``. The sizes of a decoder are its new tokens, of which there is one, and the tokens in its
 cache.
 ``--json`` adds each model to a file; models that it has are not run again.
@@ -38,6 +40,7 @@ from torch_peer.runtime import TORCH_COMPILE, process_of
 
 import unity_collage as uc
 from unity_collage.database.costs import CostDatabase
+from unity_collage.plan.ranges import RangeClaim
 from unity_collage.profile.peers.bench import interleaved, started
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
@@ -85,6 +88,14 @@ class Subject:
         sizes_of = dict(zip(self.names(), sizes, strict=True))
         return any(sizes_of.items() >= fixed.items() for fixed in variants)
 
+    def claimed(self, sizes: Sizes, claim: RangeClaim | None) -> dict[str, float]:
+        """What the plan claims at one of its samples: the cost there, over that of the best plan for this size."""
+        sizes_of = dict(zip(self.names(), sizes, strict=True))
+        found = next((each for each in claim.sizes if each.sizes == sizes_of), None) if claim else None
+        if found is None or not found.best_seconds:
+            return {}
+        return {"claimed": found.seconds / found.best_seconds}
+
 
 def subjects() -> dict[str, Callable[[], Subject]]:
     """The models by name, which are made when they are asked for."""
@@ -130,10 +141,11 @@ def measured(
     program.save(ours)
     size = ours.stat().st_size
     print(f"{name}: compiled in {seconds:.0f} s, {size >> 10} KiB", flush=True)
-    variants = (program.plan or {})["main"].variants.values()
+    plan = (program.plan or {})["main"]
     rows = [
         _row(name, subject, sizes, database, options, folder)
-        | {"is_sample": subject.has_variant(sizes, variants)}
+        | {"is_sample": subject.has_variant(sizes, plan.variants.values())}
+        | subject.claimed(sizes, plan.range)
         for sizes in subject.sizes
     ]
     inputs = [subject.inputs(sizes) for sizes in subject.sizes]
@@ -210,15 +222,24 @@ def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
 def table_of(models: Mapping[str, Any]) -> Table:
     columns = (FIXED, *AGAINST)
     table = Table(
-        "model", "size", "sample", "us", *(f"/ {label}" for label in columns), "first", "without", "error"
+        "model",
+        "size",
+        "sample",
+        "us",
+        *(f"/ {label}" for label in columns),
+        "claimed",
+        "first",
+        "without",
+        "error",
     )
     for name, found in models.items():
         for row in found["rows"]:
             ratios = [f"{row['ratios'][label]:.2f}" if label in row["ratios"] else "" for label in columns]
             size, sample = " x ".join(map(str, row["sizes"])), "yes" if row["is_sample"] else "no"
+            claimed = f"{row['claimed']:.2f}" if "claimed" in row else ""
             firsts = [f"{row[key]:.1f}" if key in row else "" for key in FIRST]
             ours = f"{row['seconds'][OURS] * 1e6:.1f}"
-            table.add_row(name, size, sample, ours, *ratios, *firsts, f"{row['error']:.1e}")
+            table.add_row(name, size, sample, ours, *ratios, claimed, *firsts, f"{row['error']:.1e}")
     return table
 
 

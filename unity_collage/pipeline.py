@@ -140,7 +140,7 @@ class Pipeline:
 
     def choice(self) -> tvm.transform.Pass:
         """The choice of the sample sizes that keep a plan of their own."""
-        return ChooseVariants(self.model, most_regret=self.most_regret)
+        return ChooseVariants(most_regret=self.most_regret)
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""

@@ -49,21 +49,8 @@ W = relax.const(np.ones((4, 4), np.float32))
 
 @I.ir_module
 class Model:
-    """Two sizes are free, so that other batches are not computed in parts."""
-
     @R.function
     def main(x: R.Tensor(("n", "m", 4), "float32")) -> R.Tensor(("n", "m", 4), "float32"):
-        with R.dataflow():
-            a = R.nn.relu(x)
-            b = R.exp(a)
-            R.output(b)
-        return b
-
-
-@I.ir_module
-class Batches:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
         with R.dataflow():
             a = R.nn.relu(x)
             b = R.exp(a)
@@ -128,7 +115,7 @@ def searched(
     """The module before the search, and the module after the variants were chosen."""
     before = costed(samples, model, mod)
     with host_target():
-        after = ChooseVariants(model, least_saving, math.inf)(SearchPartition()(before))
+        after = ChooseVariants(least_saving, math.inf)(SearchPartition()(before))
     return before, after
 
 
@@ -300,40 +287,6 @@ def test_no_kernel_is_asked_for_twice() -> None:
     assert len(model.asked) == len(set(model.asked))
 
 
-COPIES = ("concat", "strided_slice")
-
-
-def test_a_batch_runs_in_parts_where_they_cost_less() -> None:
-    def seconds(label: str, size: int, _free: bool) -> float:
-        per_row = 1e-8 if label in COPIES else {1: 5e-6, 8: 1e-6, 32: 3e-6}.get(size, 1e-6)
-        return per_row * size
-
-    _, after = searched({"n": [1, 8, 32]}, BySize(seconds), Batches)
-    claim, plan = claim_of(after), PLAN.read(after["main"])
-    assert [dict(sizes)["n"] for sizes in plan.variants.values()] == [1, 8]
-    found = at(after, n=32)
-    assert found.runs == "main_beyond_n_8"
-    assert [(split.whole, split.parts) for split in claim.splits] == [(16, (8, 8)), (32, (16, 16))]
-    # two slices and one concatenation of 32 rows, twice those of 16, and four times 8 rows
-    own = at(after, n=8).seconds
-    assert found.seconds == pytest.approx(
-        4 * own + sum(split.seconds * (32 // split.whole) for split in claim.splits)
-    )
-    assert found.regret < 0 and "main_beyond_n_32" not in {gvar.name_hint for gvar in after.get_global_vars()}
-    assert any(
-        remark.startswith("n 32 runs in parts: a plan of its own would save less") for remark in plan.remarks
-    )
-
-
-def test_a_batch_keeps_its_plan_where_copies_cost_more() -> None:
-    def seconds(label: str, size: int, _free: bool) -> float:
-        return 1e-6 * size * (1 if label not in COPIES else 0.1)
-
-    _, after = searched({"n": [1, 8, 32]}, BySize(seconds), Batches)
-    assert [dict(sizes)["n"] for sizes in PLAN.read(after["main"]).variants.values()] == [1, 8, 32]
-    assert claim_of(after).splits == ()
-
-
 def reported(mod: IRModule, path: Path, change: Callable[[dict[str, Plan]], None] = lambda _: None) -> str:
     plans = PLAN.by_function(mod)
     change(plans)
@@ -438,50 +391,6 @@ def test_forged_claims_are_refused(
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(found[function])
     assert found[function].startswith("does not hold: ")
-
-
-@cache
-def in_parts() -> IRModule:
-    """32 rows run in parts of eight."""
-
-    def seconds(label: str, size: int, _free: bool) -> float:
-        return size * (1e-8 if label in COPIES else {1: 5e-6, 8: 1e-6, 32: 3e-6}.get(size, 1e-6))
-
-    return searched({"n": [1, 8, 32]}, BySize(seconds), Batches)[1]
-
-
-def of_last(**changes: Any) -> Callable[[dict[str, Plan]], None]:
-    """Changes the claim about the last sample."""
-
-    def change(plans: dict[str, Plan]) -> None:
-        claim = plans["main"].range
-        assert claim is not None
-        *others, last = claim.sizes
-        plans["main"] = replace(
-            plans["main"], range=replace(claim, sizes=(*others, replace(last, **changes)))
-        )
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda _: None, "3 sizes, .* batches in parts cost"),
-        (
-            of_last(runs="main_beyond_n_1"),
-            "main_beyond_n_1 is said to run, which does not compute it in parts",
-        ),
-        (of_last(runs="main_n_8"), "main_n_8 is said to run, which does not compute it in parts"),
-        (without_first, "does not hold: it does not say what runs at n 1"),
-    ],
-)
-def test_claims_about_batches_in_parts_are_checked(
-    change: Callable[[dict[str, Plan]], None], reason: str, tmp_path: Path
-) -> None:
-    found = verdicts(reported(in_parts(), tmp_path, change))
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(found["main"])
 
 
 def test_costs_of_one_sample_that_are_not_those_of_the_annotations_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from unity_collage.cli.options import add_options, sizes_of
 from unity_collage.errors import ModelError
 from unity_collage.frontend.models import import_model
 from unity_collage.plan.plan import Plan
-from unity_collage.report import plan_summary, shown_plans
+from unity_collage.report import plan_summary
 from unity_collage.sizes.variants import varied
 
 
@@ -101,14 +101,7 @@ def test_several_numbers_for_an_unknown_name_are_the_error_of_before() -> None:
 
 def test_a_dry_run_counts_the_kernels_of_each_variant() -> None:
     found = uc.dry_run(relu("n", 4), shapes={"n": [1, 2]}, backends=["tvm"])
-    parts = ["main_beyond_n_1", "main_beyond_n_2", "main_of_none"]
-    assert sorted(found.functions) == [*parts[:2], "main_n_1", "main_n_2", parts[2]]
-
-
-def test_functions_that_compute_a_batch_in_parts_have_no_summary() -> None:
-    names = ["main", "main_n_1", "main_beyond_n_1", "main_of_none", "main_any_size"]
-    assert list(shown_plans(dict.fromkeys(names, Plan()))) == ["main", "main_n_1", "main_any_size"]
-    assert shown_plans(None) == {}
+    assert sorted(found.functions) == ["main_any_size", "main_n_1", "main_n_2"]
 
 
 def test_the_summary_says_which_sizes_a_plan_is_for() -> None:

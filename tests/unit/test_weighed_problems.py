@@ -14,14 +14,7 @@ from search_problems import cost_of, problems
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost
 from unity_collage.plan.posed import PosedSample, weighted_sum
 from unity_collage.plan.weighed import weighed_cost
-from unity_collage.plan.worth import (
-    Offer,
-    seconds_in_parts,
-    split_of,
-    splits_of,
-    worth_beside_parts,
-    worth_beside_shared,
-)
+from unity_collage.plan.worth import Offer, worth_beside_shared
 from unity_collage.search import NoCover, Problem
 from unity_collage.search.auto import certified, solve
 from unity_collage.search.certificate import why_not
@@ -122,22 +115,3 @@ def test_savings_are_parts_of_the_total_with_what_the_regret_keeps() -> None:
     small = Offer(1.0, own=0.5, shared=2.0, best=0.5)
     assert worth_beside_shared([large, small], 0.0198, most_regret=math.inf) == [False, False]
     assert worth_beside_shared([large, small], 0.0198, most_regret=0.05) == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes", "parts"),
-    [(13, (1, 8), (8, 5)), (32, (1, 8), (16, 16)), (5, (1,), (3, 2)), (9, (1, 4), (4, 5))],
-)
-def test_the_parts_of_a_batch(count: int, sizes: tuple[int, ...], parts: tuple[int, int]) -> None:
-    assert split_of(count, sizes) == parts
-    assert splits_of(count, sizes)[count] == parts
-
-
-def test_thirteen_are_eight_and_five_times_one() -> None:
-    assert seconds_in_parts(13, {1: 1.0, 8: 5.0}, lambda _count, _parts: 0.0) == 10.0
-
-
-def test_copies_without_a_cost_keep_a_variant() -> None:
-    offers = [Offer(1.0, 1.0, count=1), Offer(1.0, 9.0, count=8), Offer(1e-9, 99.0, count=32)]
-    assert worth_beside_parts(offers, 0.02, lambda _count, _parts: math.inf) == [True] * 3
-    assert worth_beside_parts(offers, 0.02, lambda _count, _parts: 0.0) == [True, False, False]

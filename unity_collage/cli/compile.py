@@ -110,9 +110,9 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _show_plans(options: argparse.Namespace, program: Program, console: Output) -> None:
-    from ..report import comparison_line, comparison_table, plan_summary, shown_plans
+    from ..report import comparison_line, comparison_table, plan_summary
 
-    for name, plan in shown_plans(program.plan).items():
+    for name, plan in (program.plan or {}).items():
         console.print(plan_summary(name, plan), "")
         if plan.comparison is not None:
             in_words = comparison_table if options.refine else comparison_line

@@ -72,7 +72,6 @@ def _show(
     ``ranges``: the plan of ``main``, if it chooses between plans by sizes.
     """
     from ..plan.encoding import encode
-    from ..plan.ranges import computes_in_parts
     from ..report.answer import answer
     from ..report.kinds import explanation_summary
     from ..report.plans import plan_summary
@@ -92,5 +91,4 @@ def _show(
         for plan in ranges:
             console.print(plan_summary("main", plan), "")
         for name, explanation in found.items():
-            if not computes_in_parts(name):
-                console.print(explanation_summary(name, explanation), "")
+            console.print(explanation_summary(name, explanation), "")

@@ -25,7 +25,7 @@ def _info(options: argparse.Namespace) -> None:
     from ..lowering.library_file import opened
     from ..lowering.seal import facts_in
     from ..program.facts import Facts, plans_in, why_not_here
-    from ..report import plan_summary, program_table, shown_plans
+    from ..report import plan_summary, program_table
     from ..report.writing import encoded
     from .console import Output
 
@@ -38,5 +38,5 @@ def _info(options: argparse.Namespace) -> None:
         print_json({**told, "why_not_here": reason, "plans": encoded(plans)})
         return
     console.print(program_table(facts, reason), "")
-    for name, plan in shown_plans(plans).items():
+    for name, plan in (plans or {}).items():
         console.print(plan_summary(name, plan), "")

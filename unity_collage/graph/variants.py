@@ -22,9 +22,6 @@ RANGE = "collage.range"
 """Attribute of a function that runs at many sizes, and of the function that chooses variants: the sample sizes at which
 plans are weighed, each with its weight; the weights add up to 1."""
 
-IN_PARTS = "collage.in_parts"
-"""Attribute of a function that chooses variants and computes other batches in parts: the axes that it splits."""
-
 SWITCH = "collage.switch"
 """Attribute of the function that calls the variants: their names, the one for all other sizes last."""
 

@@ -31,6 +31,7 @@ from .noted_calls import with_noted_calls
 from .packed_in_place import with_changed_operands
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .shared_memory import ShareMemory, with_shared_memory
+from .shared_storages import ShareStorages
 from .size_classes import RoundStorages
 from .sizes_first import with_sizes_first
 from .sorts_and_scans import dispatched
@@ -142,6 +143,7 @@ def finish(
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     kill = [step.info.name for step in steps].index("KillAfterLastUse")
     made[kill : kill + 1] = [
+        *([] if is_cuda(target) else [ShareStorages()]),
         RoundStorages(),
         ShareMemory(),
         made[kill],

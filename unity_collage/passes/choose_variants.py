@@ -10,32 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
 from typing import cast
 
 import tvm
-from tvm import ir, relax
+from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..cost.model import CostModel
-from ..cost.splitting import SplitCosts
 from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
-from ..measure.measured import MeasuredCost
 from ..plan.plan import Plan
-from ..plan.ranges import BEYOND, RangeClaim, SizeClaim, Split, named, regret_text
-from ..plan.worth import (
-    LEAST_SAVING,
-    MOST_REGRET,
-    Offer,
-    Parts,
-    splits_of,
-    worth_beside_parts,
-    worth_beside_shared,
-)
-from ..sizes.parts import SplitAxes, axes_of
+from ..plan.ranges import RangeClaim, SizeClaim, named, regret_text
+from ..plan.worth import LEAST_SAVING, MOST_REGRET, Offer, worth_beside_shared
 from ..sizes.samples import described
 from ..sizes.switch import switch
 from ..sizes.variants import OWN
@@ -46,13 +34,10 @@ from ..sizes.variants import OWN
 class ChooseVariants:
     """Decide by expected cost which sample sizes have a plan of their own.
 
-    A variant stays if it saves at least ``least_saving`` of the expected cost of all samples. It is compared with the
-    plan for all sizes, or with batches in parts. The variant with the greatest saving comes first. Variants with
-    unknown costs stay.
+    A variant stays if it saves at least ``least_saving`` of the expected cost of all samples, against the plan for all
+    sizes. The variant with the greatest saving comes first. Variants with unknown costs stay.
     """
 
-    model: CostModel = field(default_factory=MeasuredCost)
-    """The source of the costs of copies, which batches in parts need."""
     least_saving: float = LEAST_SAVING
     """The part of the expected cost that a variant has to save."""
     most_regret: float = MOST_REGRET
@@ -63,26 +48,14 @@ class ChooseVariants:
         if "main" not in there or not is_switch(mod["main"]) or not range_of(mod["main"]):
             return mod
         found = _Range(mod)
-        if found.axes is None and not range_of(mod[found.shared]):
+        if not range_of(mod[found.shared]):
             sizes = described(like_of(mod[found.shared]))
             return _with_remark(mod, f"{found.shared} runs sizes unlike the samples, measured at {sizes}")
         if not found.known:
             return _with_remark(mod, f"each size keeps its plan: {found.why_unknown}")
-        if found.axes is None:
-            return found.decided(self._beside_shared(found), self.least_saving, {})
-        seconds = SplitCosts(self.model, mod[found.known[0].variant], found.axes)
-        stays = self._in_parts(found, seconds)
-        return found.decided(stays, self.least_saving, seconds.found)
-
-    def _beside_shared(self, found: _Range) -> list[bool]:
-        return worth_beside_shared([each.offer for each in found.known], self.least_saving, self.most_regret)
-
-    def _in_parts(self, found: _Range, seconds: SplitCosts) -> list[bool]:
-        """Copies are measured only if some variant would be left out with free copies."""
         offers = [each.offer for each in found.known]
-        if all(worth_beside_parts(offers, self.least_saving, lambda _count, _parts: 0.0)):
-            return [True] * len(offers)
-        return worth_beside_parts(offers, self.least_saving, seconds)
+        stays = worth_beside_shared(offers, self.least_saving, self.most_regret)
+        return found.decided(stays, self.least_saving)
 
 
 @dataclass(frozen=True)
@@ -104,10 +77,6 @@ class _Range:
     @cached_property
     def main(self) -> relax.Function:
         return cast(relax.Function, self.mod["main"])
-
-    @cached_property
-    def axes(self) -> SplitAxes | None:
-        return axes_of(self.main)
 
     @cached_property
     def shared(self) -> str:
@@ -133,68 +102,38 @@ class _Range:
             plan, other = plans.get(name), there.get(tuple(sorted(sizes.items())), math.inf)
             if plan is None or plan.certificate is None or not plan.has_costs:
                 continue
-            if self.axes is None and other == math.inf:
+            if other == math.inf:
                 continue
-            count = next(iter(sizes.values())) if self.axes is not None else 0
-            offer = Offer(weight, plan.seconds, other, plan.certificate.seconds, count)
+            offer = Offer(weight, plan.seconds, other, plan.certificate.seconds)
             found.append(_Known(sizes, name, plan, offer))
-        if self.axes is not None and len(found) < len(self.variants):
-            return []  # a batch in parts may need any of them
         total = fsum(each.offer.weight for each in found)
         return [replace(each, offer=replace(each.offer, weight=each.offer.weight / total)) for each in found]
 
     @cached_property
     def why_unknown(self) -> str:
-        if self.axes is None and not PLAN.read(self.mod[self.shared]).at_samples:
+        if not PLAN.read(self.mod[self.shared]).at_samples:
             return f"the costs of {self.shared} at the sample sizes are not known"
         return "the costs of plans for single sizes are not known"
 
-    def decided(
-        self, stays: Sequence[bool], least: float, splits: Mapping[tuple[int, Parts], Split]
-    ) -> IRModule:
+    def decided(self, stays: Sequence[bool], least: float) -> IRModule:
         """The module without the variants that do not stay, with the claim about each sample."""
         left_out = {each.variant for each, there in zip(self.known, stays, strict=True) if not there}
         kept = {name: sizes_of(self.mod[name]) for name in self.variants if name not in left_out}
-        used = self._splits(kept, left_out, splits)
-        claim = self._claim(left_out, least, used)
+        claim = self._claim(left_out, least)
         func = self._switched(kept) if left_out else self.main
         before = PLAN.read(self.main)
         remarks = (*self._remarks(claim, kept, left_out, least), *_without_first(before.remarks))
         plan = replace(before, variants=kept, range=claim, remarks=remarks)
         return _cleaned(_with_main(self.mod, PLAN.write(func, plan)))
 
-    def _splits(
-        self,
-        kept: Mapping[str, Mapping[str, int]],
-        left_out: set[str],
-        splits: Mapping[tuple[int, Parts], Split],
-    ) -> tuple[Split, ...]:
-        """The splits that batches need in place of the variants that were left out, and the splits inside these."""
-        counts = [next(iter(sizes.values())) for sizes in kept.values()]
-        wanted: dict[int, Parts] = {}
-        for each in self.known if self.axes is not None else ():
-            if each.variant in left_out:
-                wanted |= splits_of(each.offer.count, counts)
-        return tuple(splits[whole, wanted[whole]] for whole in sorted(wanted))
-
-    def _claim(self, left_out: set[str], least: float, splits: Sequence[Split]) -> RangeClaim:
-        costs = {split.whole: split for split in splits}
-        own = {each.offer.count: each.offer.own for each in self.known if each.variant not in left_out}
-
-        def in_parts(count: int) -> float:
-            if count in own:
-                return own[count]
-            split = costs[count]
-            return fsum((split.seconds, *map(in_parts, split.parts)))
-
+    def _claim(self, left_out: set[str], least: float) -> RangeClaim:
         sizes: list[SizeClaim] = []
         for each in self.known:
             certificate = each.plan.certificate
             assert certificate is not None
             seconds, runs = each.offer.own, each.variant
             if each.variant in left_out:
-                seconds = each.offer.shared if self.axes is None else in_parts(each.offer.count)
-                runs = self.shared if self.axes is None else self._beyond(each.offer.count, own)
+                seconds, runs = each.offer.shared, self.shared
             sizes.append(
                 SizeClaim(
                     sizes=each.sizes,
@@ -210,34 +149,25 @@ class _Range:
                 )
             )
         expected = fsum(each.weight * each.seconds for each in sizes)
-        return RangeClaim(tuple(sizes), expected, max(each.regret for each in sizes), least, tuple(splits))
-
-    def _beyond(self, count: int, own: Mapping[int, float]) -> str:
-        """The function that computes ``count`` samples in parts."""
-        name = next(iter(self.known[0].sizes))
-        return f"{BEYOND}_{name}_{max(size for size in own if size < count)}"
+        return RangeClaim(tuple(sizes), expected, max(each.regret for each in sizes), least)
 
     def _switched(self, kept: Mapping[str, Mapping[str, int]]) -> relax.Function:
         """``main``, which calls the variants that stay."""
         called = [(sizes, self.mod.get_global_var(name)) for name, sizes in kept.items()]
-        larger: list[tuple[Mapping[str, int], ir.GlobalVar]] = []
-        for sizes in reversed([*kept.values()]) if self.axes is not None else ():
-            ((name, count),) = sizes.items()
-            larger.append((sizes, self.mod.get_global_var(f"{BEYOND}_{name}_{count}")))
-        return switch(self.main, called, self.mod.get_global_var(self.shared), larger)
+        return switch(self.main, called, self.mod.get_global_var(self.shared))
 
     def _remarks(
         self, claim: RangeClaim, kept: Mapping[str, Mapping[str, int]], left_out: set[str], least: float
     ) -> list[str]:
-        others = "are computed in parts of these" if self.axes is not None else f"run {self.shared}"
         own = "; ".join(named(sizes) for sizes in kept.values())
-        found = [f"{OWN}{own}; other sizes {others}" if kept else f"one plan for all sizes: {self.shared}"]
+        found = [
+            f"{OWN}{own}; other sizes run {self.shared}" if kept else f"one plan for all sizes: {self.shared}"
+        ]
         shared = [each for each in self.known if each.variant in left_out]
         if shared:
-            place = "runs in parts" if self.axes is not None else f"shares {self.shared}"
             where = "; ".join(named(each.sizes) for each in shared)
             found.append(
-                f"{where} {place}: a plan of its own would save less than {least:.1%} of the expected "
+                f"{where} shares {self.shared}: a plan of its own would save less than {least:.1%} of the expected "
                 f"{1e3 * claim.expected_seconds:.4g} ms"
             )
         found.append(regret_text(claim))

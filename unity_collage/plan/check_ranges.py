@@ -7,7 +7,7 @@ with the searches, or with the pass that decides which variants stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import fsum, isfinite
+from math import fsum
 
 from ..search import Problem
 from ..search.certificate import why_not
@@ -68,16 +68,13 @@ def why_range_does_not_hold(
 def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
     """Which sample of the plan for all sizes the claim leaves out, or weighs differently from the others, or None.
 
-    It may leave out one whose variant has no certificate, since nothing was searched for it. Where batches run in
-    parts there is no plan for all sizes, and all variants are weighed.
+    It may leave out one whose variant has no certificate, since nothing was searched for it.
     """
     mine = {_key(each.sizes): each.weight for each in claim.sizes}
     if len(mine) < len(claim.sizes) or () in mine:
         return "it names a sample twice, or one without sizes"
     if not any(plan.at_samples for plan in plans.values()):
-        for sizes in main.variants.values():
-            if not any(_is_for(sizes, each.sizes) for each in claim.sizes):
-                return f"it does not say what runs at {named(sizes)}"
+        return "no plan for all sizes is weighed over samples"
     for shared in plans.values():
         theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
         if not theirs or shared.sizes:
@@ -136,10 +133,6 @@ def _why_wrong_run(
     """Why the function that runs at a sample has another cost than claimed."""
     if each.runs == each.variant:
         cost = plans[each.runs].seconds if each.runs in plans else None
-    elif _in_parts(main):
-        if not _is_of_parts(each, main):
-            return f"{each.runs} is said to run, which does not compute it in parts"
-        cost = _seconds_in_parts(each, main, plans)
     else:
         shared = plans.get(each.runs)
         if shared is not None and fails[each.runs]:
@@ -157,43 +150,6 @@ def _why_wrong_run(
     )
 
 
-def _in_parts(main: Plan) -> bool:
-    return main.range is not None and bool(main.range.splits)
-
-
-def _is_of_parts(each: SizeClaim, main: Plan) -> bool:
-    """Whether the function that is said to run is named after the largest variant that is smaller."""
-    name, count = next(iter(each.sizes.items()))
-    smaller = [size for sizes in main.variants.values() for size in sizes.values() if size < count]
-    return each.runs not in main.variants and bool(smaller) and each.runs.endswith(f"_{name}_{max(smaller)}")
-
-
-def _seconds_in_parts(each: SizeClaim, main: Plan, plans: Mapping[str, Plan]) -> float | None:
-    """The cost of a batch in parts, by the rule of the function that splits it; None where a split has no cost."""
-    assert main.range is not None
-    own = {
-        next(iter(sizes.values())): plans[name].seconds
-        for name, sizes in main.variants.items()
-        if name in plans
-    }
-    splits = {split.whole: split for split in main.range.splits}
-
-    def seconds(count: int) -> float | None:
-        if count in own:
-            return own[count]
-        smaller = [size for size in own if 0 < size < count]
-        split = splits.get(count)
-        if not smaller or split is None or not (isfinite(split.seconds) and split.seconds >= 0):
-            return None
-        first = max(smaller) * ((count // max(smaller) + 1) // 2)
-        one, other = seconds(first), seconds(count - first)
-        if tuple(split.parts) != (first, count - first) or one is None or other is None:
-            return None
-        return fsum((split.seconds, one, other))
-
-    return seconds(next(iter(each.sizes.values())))
-
-
 def _why_wrong_regret(each: SizeClaim) -> str | None:
     regret = each.seconds - each.best_seconds
     if abs(regret - each.regret) <= ROUNDING * max(abs(each.seconds), abs(each.best_seconds)):
@@ -205,5 +161,3 @@ def _parts(claim: RangeClaim) -> Iterator[str]:
     """``4 sizes, 5.02 ms expected; the greatest regret is 0.31 ms (6.2% of the best static plan, at batch 1)``."""
     yield f"{len(claim.sizes)} sizes, {milliseconds(claim.expected_seconds)} expected"
     yield regret_text(claim)
-    if claim.splits:
-        yield "batches in parts cost what their variants and the copies between them cost"

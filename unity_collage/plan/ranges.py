@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..search.certificate import Certificate
-
-BEYOND, OF_NONE = "main_beyond", "main_of_none"
-"""Names of functions that compute a batch in parts: for more samples than some variant has, and for no samples."""
-
-
-def computes_in_parts(function: str) -> bool:
-    """Whether the function of this name only calls variants."""
-    return function == OF_NONE or function.startswith(f"{BEYOND}_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class SizeClaim:
     sizes: Mapping[str, int]
     weight: float
     runs: str
-    """The function that runs there: a variant, the one for all sizes, or one that computes a batch in parts."""
+    """The function that runs there: a variant, or the one for all sizes."""
     seconds: float
     """What it costs there."""
     best_seconds: float
@@ -54,16 +46,6 @@ class SizeClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """A batch in two parts: a number of samples, computed as two smaller numbers of samples."""
-
-    whole: int
-    parts: tuple[int, int]
-    seconds: float
-    """What the slices of the inputs and the concatenations of the results cost, launches included."""
-
-
-@dataclass(frozen=True, slots=True)
 class RangeClaim:
     """What a function that chooses a plan by the sizes of its inputs claims about each sample."""
 
@@ -74,8 +56,6 @@ class RangeClaim:
     """The greatest regret of all samples, in seconds."""
     least_saving: float
     """A variant stays if it saves at least this part of the expected cost."""
-    splits: tuple[Split, ...] = field(default=())
-    """The costs of splitting batches where these run in parts."""
 
     @property
     def worst(self) -> SizeClaim:

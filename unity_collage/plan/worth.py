@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-
-Parts = tuple[int, int]
-"""Two numbers of samples, whose sum is a batch."""
-
-Copies = Callable[[int, Parts], float]
-"""The seconds of slices and concatenations, if a number of samples is computed as these parts."""
 
 LEAST_SAVING = 0.02
 """The part of the expected cost that a variant has to save."""
@@ -32,8 +26,6 @@ class Offer:
     """The cost of the plan for all sizes there."""
     best: float = 0.0
     """The cost of the cheapest plan for this size alone, before ties were settled."""
-    count: int = 0
-    """The number of samples of a batch, where batches may be computed in parts."""
 
 
 def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regret: float) -> list[bool]:
@@ -54,67 +46,3 @@ def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regre
             stays[place] = True
             total -= savings[place]
     return stays
-
-
-def worth_beside_parts(offers: Sequence[Offer], least_saving: float, copies: Copies) -> list[bool]:
-    """Which of the variants stay where other batches are computed in parts; that for one sample always does.
-
-    Variants are added one after the other, each time the one that saves most of the expected total. This ends when it
-    would save less than ``least_saving`` of that total. One stays in any case if the copies that it would need have no
-    cost.
-    """
-    stays = [offer.count == 1 for offer in offers]
-    while (unknown := _unknown_in_parts(offers, stays, copies)) is not None:
-        stays[unknown] = True
-    total = expected_in_parts(offers, stays, copies)
-    while not all(stays):
-        totals = {
-            place: expected_in_parts(offers, [s or n == place for n, s in enumerate(stays)], copies)
-            for place, there in enumerate(stays)
-            if not there
-        }
-        best = min(totals, key=lambda place: totals[place])
-        if not totals[best] < total or total - totals[best] < least_saving * total:
-            break
-        stays[best], total = True, totals[best]
-    return stays
-
-
-def _unknown_in_parts(offers: Sequence[Offer], stays: Sequence[bool], copies: Copies) -> int | None:
-    """The place of the smallest batch that cannot be computed in parts at a cost that is known."""
-    own = {offer.count: offer.own for offer, there in zip(offers, stays, strict=True) if there}
-    unknown = [n for n, each in enumerate(offers) if math.isinf(seconds_in_parts(each.count, own, copies))]
-    return min(unknown, key=lambda place: offers[place].count, default=None)
-
-
-def expected_in_parts(offers: Sequence[Offer], stays: Sequence[bool], copies: Copies) -> float:
-    """The expected total if these variants stay and all other batches are computed in parts."""
-    own = {offer.count: offer.own for offer, there in zip(offers, stays, strict=True) if there}
-    return fsum(offer.weight * seconds_in_parts(offer.count, own, copies) for offer in offers)
-
-
-def seconds_in_parts(count: int, own: Mapping[int, float], copies: Copies) -> float:
-    """The cost of ``count`` samples: that of their variant, or those of two parts and of the copies."""
-    if count in own:
-        return own[count]
-    parts = split_of(count, own)
-    return fsum((copies(count, parts), *(seconds_in_parts(part, own, copies) for part in parts)))
-
-
-def split_of(count: int, sizes: Iterable[int]) -> Parts:
-    """The parts in which a batch without a variant is computed: the first is a multiple of the largest smaller size."""
-    largest = max(size for size in sizes if size < count)
-    middle = (count // largest + 1) // 2 * largest
-    return middle, count - middle
-
-
-def splits_of(count: int, sizes: Sequence[int]) -> dict[int, Parts]:
-    """Each batch that has to be split for ``count`` samples, with its parts."""
-    found: dict[int, Parts] = {}
-    waiting = [count]
-    while waiting:
-        whole = waiting.pop()
-        if whole not in sizes and whole not in found:
-            found[whole] = split_of(whole, sizes)
-            waiting += found[whole]
-    return found

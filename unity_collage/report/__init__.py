@@ -1,7 +1,7 @@
 """Plans, explanations and databases of costs for people: tables, sentences, the HTML page."""
 
 from .cells import duration
-from .plans import plan_summary, shown_plans
+from .plans import plan_summary
 from .programs import program_table
 from .tables import backend_table, bench_table, comparison_line, comparison_table, cost_remark
 
@@ -14,5 +14,4 @@ __all__ = [
     "duration",
     "plan_summary",
     "program_table",
-    "shown_plans",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,6 @@ from rich.table import Column, Table
 
 from ..plan.costs import OUT_OF_TIME, STOPPED
 from ..plan.plan import Plan, PlannedKernel, Tie
-from ..plan.ranges import computes_in_parts
 from ..plan.ranges import named as sizes_text
 from .cells import additive_text, counted, duration, left, plus_minus, right
 from .words import memory_text, percent, unproved_text
@@ -26,11 +25,6 @@ _FAR = 10.0
 """A larger ratio is shown as ``>10x``: a stray cost must not look like a precise one."""
 
 Kernels = Sequence[PlannedKernel]
-
-
-def shown_plans(plans: Mapping[str, Plan] | None) -> dict[str, Plan]:
-    """The plans with kernels of their own: functions that compute a batch in parts only call others."""
-    return {name: plan for name, plan in (plans or {}).items() if not computes_in_parts(name)}
 
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:

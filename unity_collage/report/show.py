@@ -22,7 +22,7 @@ from .as_html import as_html, preformatted
 from .difference import difference_summary
 from .kinds import explanation_summary
 from .modules import module_summary, plain_script
-from .plans import plan_summary, shown_plans
+from .plans import plan_summary
 from .profiles import profile_summary
 
 WIDTH = 120
@@ -109,7 +109,7 @@ def _program(program: Program) -> RenderableType:
     lines.append(f"runs on the {program.device}{threads}")
     if program.plan is None:
         lines.append("a loaded program has no plan; its file has: unity-collage info FILE.so")
-    plans = [plan_summary(name, plan) for name, plan in shown_plans(program.plan).items()]
+    plans = [plan_summary(name, plan) for name, plan in (program.plan or {}).items()]
     return _spaced([Group(*lines), *plans])
 
 

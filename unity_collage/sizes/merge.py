@@ -45,12 +45,6 @@ class MergedModules:
         self._put(gvar, func, renamed)
         return gvar
 
-    def put(self, name: str, func: relax.Function) -> ir.GlobalVar:
-        """Add a function that calls only functions of this module, as ``name``."""
-        gvar = self._named(name, func)
-        self.functions[gvar] = func
-        return gvar
-
     def add_public(self, mod: IRModule) -> None:
         """Add the public functions of ``mod`` except ``main``, if they are not there yet."""
         for gvar, func in mod.functions_items():

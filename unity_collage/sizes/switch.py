@@ -17,22 +17,19 @@ def switch(
     main: relax.Function,
     called: Sequence[tuple[Mapping[str, int], ir.GlobalVar]],
     last: ir.GlobalVar,
-    larger: Sequence[tuple[Mapping[str, int], ir.GlobalVar]] = (),
 ) -> relax.Function:
     """A function with the parameters of ``main``: a chain of ``If`` on their sizes.
 
-    ``called``: functions and the sizes, by dimension, for which each is called. ``larger``: functions for all larger
-    sizes, the largest first. ``last`` is called for all other sizes.
+    ``called``: functions and the sizes, by dimension, for which each is called. ``last`` is called for all others.
     """
     params = [relax.Var(param.name, param.ty) for param in main.params]
     symbols = {dim.name: dim for param in params for dim in dims_of(param.ty) if isinstance(dim, ir.Var)}
     body = _call(last, params)
-    cases = [*((tirx.EQ, *case) for case in called), *((tirx.GT, *case) for case in larger)]
-    for compare, sizes, gvar in reversed(cases):
-        holds = [compare(symbols[name], tirx.IntImm("int64", size)) for name, size in sizes.items()]
+    for sizes, gvar in reversed(called):
+        holds = [tirx.EQ(symbols[name], tirx.IntImm("int64", size)) for name, size in sizes.items()]
         body = _bound_to("chosen", relax.If(reduce(tirx.And, holds), _call(gvar, params), body))
     func = relax.Function(params, body, erased(main.ret_ty), is_pure=main.is_pure)
-    names = [gvar.name_hint for _, gvar in (*called, *larger)]
+    names = [gvar.name_hint for _, gvar in called]
     return func.with_attrs({**dict(main.attrs or {}), SWITCH: [*names, last.name_hint]})
 
 

@@ -7,9 +7,6 @@
                                              main_n_1(x: (1, 16)): body for n = 1
                                              main_any_size(x: (n, 16)): body
 
-If each sample of a batch is computed alone and there is a variant for one, other functions replace ``main_any_size``.
-They compute the samples of a batch in parts (:mod:`.parts`).
-
 The variants are private functions, which every pass takes as it takes ``main``. They share equal constants.
 """
 
@@ -25,10 +22,8 @@ from ..errors import ModelError, first_line
 from ..graph.free_sizes import with_bound_sizes
 from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
 from ..plan.plan import Plan
-from ..plan.ranges import BEYOND, OF_NONE
 from ..tvm_private import give_type
 from .merge import MergedModules
-from .parts import axes_in_parts, for_none, two_parts, with_axes
 from .samples import (
     Samples,
     Sizes,
@@ -108,10 +103,9 @@ def with_variants(
     likely = weighted([sizes for sizes, _ in made], weights or {})
     whole_sizes = [({**like_of(merged.functions[gvar]), **sizes}, weight) for (sizes, gvar), (_, weight) in
                    zip(made, likely, strict=True)]  # fmt: skip
-    chosen = with_range(_switched(merged, mod, whole, made, whole_sizes), whole_sizes)
+    chosen = with_range(_switched(merged, mod, made, whole_sizes), whole_sizes)
     texts = "; ".join(described(sizes) for sizes, _ in made)
-    others = f"run {GENERIC}" if called_by_switch(chosen)[-1] == GENERIC else "are computed in parts of these"
-    remarks.insert(0, f"{OWN}{texts}; other sizes {others}")
+    remarks.insert(0, f"{OWN}{texts}; other sizes run {GENERIC}")
     plan = Plan(remarks=tuple(remarks), variants={gvar.name_hint: sizes for sizes, gvar in made})
     functions = {whole: PLAN.write(chosen, plan), **merged.functions}
     return relax.transform.Normalize()(
@@ -122,31 +116,16 @@ def with_variants(
 def _switched(
     merged: MergedModules,
     mod: IRModule,
-    whole: ir.GlobalVar,
     made: Sequence[tuple[Sizes, ir.GlobalVar]],
     likely: Sequence[Weighted],
 ) -> relax.Function:
-    """The switch.
-
-    Sizes without a variant are computed in parts if that is correct, else by ``main`` as it is. The plan of ``main``
-    is weighed over the ``likely`` sizes.
-    """
-    main = mod["main"]
-    axes = axes_in_parts(main, [sizes for sizes, _ in made])
-    if isinstance(axes, str):
-        generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
-        like = typical(main, [sizes for sizes, _ in made])
-        generic = generic.with_attr(LIKE, like)
-        if not are_single_tokens(main, [sizes for sizes, _ in made]):
-            generic = with_range(generic, likely)
-        return switch(main, made, merged.add(GENERIC, generic, mod))
-    larger: list[tuple[Sizes, ir.GlobalVar]] = []
-    for sizes, _ in reversed(made):
-        ((name, count),) = sizes.items()
-        beyond = two_parts(main, axes, count, whole)
-        larger.append((sizes, merged.put(f"{BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
-    chosen = switch(main, made, merged.put(OF_NONE, _with_own_sizes(for_none(main))), larger)
-    return with_axes(chosen, axes)
+    """The switch. Sizes without a variant run ``main`` as it is, whose plan is weighed over the ``likely`` sizes."""
+    main, sampled = mod["main"], [sizes for sizes, _ in made]
+    generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
+    generic = generic.with_attr(LIKE, typical(main, sampled))
+    if not are_single_tokens(main, sampled):
+        generic = with_range(generic, likely)
+    return switch(main, made, merged.add(GENERIC, generic, mod))
 
 
 def with_like(mod: IRModule) -> IRModule:
@@ -186,11 +165,6 @@ def _typed_main(mod: IRModule) -> ir.GlobalVar:
     gvar = ir.GlobalVar("main")
     give_type(gvar, mod["main"].ty)
     return gvar
-
-
-def _with_own_sizes(func: relax.Function) -> relax.Function:
-    """A copy with symbolic sizes of its own."""
-    return relax.utils.copy_with_new_vars(func)
 
 
 def _check_names(main: relax.Function, sizes: Sizes) -> None:

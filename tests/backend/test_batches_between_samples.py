@@ -1,4 +1,4 @@
-"""A batch without a variant of its number, computed in parts by those of other numbers."""
+"""Batches whose size has no plan of its own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compiled(make: Any) -> tuple[Any, Any, uc.Program]:
 def test_any_number_of_samples(make: Any, tmp_path: Path) -> None:
     module, inputs, program = compiled(make)
     (remark, *_) = program.plan["main"].remarks
-    assert remark.endswith("other sizes are computed in parts of these")
+    assert remark.endswith("other sizes run main_any_size")
     program.save(tmp_path / "program.so")
     for each in (program, uc.load(tmp_path / "program.so")):
         for count in (1, 2, 7, 8, 9, 31, 45, 200):
@@ -73,18 +73,17 @@ def test_no_samples_are_no_results() -> None:
     assert (images.shape, scores.shape) == ((0, 8, 6, 6), (0, 4))
 
 
-def test_samples_that_depend_on_each_other_are_computed_together() -> None:
+def test_samples_that_depend_on_each_other() -> None:
     class Centred(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x - x.mean(0)
 
     module, x = Centred(), torch.randn(5, 4)
     program = uc.compile(exported(module, (torch.randn(2, 4),)), measure=False)
-    assert program.plan["main"].remarks[0].endswith("other sizes run main_any_size")
     np.testing.assert_allclose(np.asarray(program(x)), module(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_samples_that_depend_on_their_number_are_computed_together() -> None:
+def test_samples_that_depend_on_their_number() -> None:
     class Divided(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x / x.shape[0]
