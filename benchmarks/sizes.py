@@ -1,18 +1,17 @@
 """The gain of plans by size: models with free sizes at samples and between, against other runtimes and fixed sizes.
 
-    python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--json FILE]
+    python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--against NAME ...] [--json FILE]
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*).
 All run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample*
 says whether the size is one of the samples; *claimed* is the cost that the plan states there, over that of the best
 plan for this size, so that 1 / *claimed* is what to expect of the ratio to *fixed*; *first* is the first call at a
 size over later ones, and *without* the same less the time in which libraries compiled kernels for that size; *error*
-is the largest difference from ONNX Runtime, over the range of its result. torch.compile gets a module for each size,
-which it compiles for that size alone, so it is at least as fast as with ``dynamic=True``. The column of a runtime
-that cannot run a model is empty, and the file says why.
-The first networks are of the folder ``sized``, as torch exports them, with random weights; the
-others are of ``sized_models``. The sizes of a decoder are its new tokens, of which there is one, and the tokens in its
-cache.
+is the largest difference from the first other runtime, over the range of its result. torch.compile gets a module for
+each size, which it compiles for that size alone, so it is at least as fast as with ``dynamic=True``. The column of a
+runtime that cannot run a model is empty, and the file says why. The first networks are of the folder ``sized``, as
+torch exports them, with random weights; the others are of ``sized_models``. The sizes of a decoder are its new
+tokens, of which there is one, and the tokens in its cache.
 ``--json`` adds each model to a file; models that it has are not run again.
 """
 
@@ -180,9 +179,9 @@ def _row(
             for label, path in programs.items()
         }
         source = folder / f"{name}.onnx"
-        makers = {peer: partial(process_of, peer, source, inputs, threads) for peer in AGAINST}
+        makers = {peer: partial(process_of, peer, source, inputs, threads) for peer in options.against}
         found, missing = started(makers, source, inputs, stack)
-        error = _error(running[OURS].outputs(), found[ONNX_RUNTIME].outputs())
+        error = _error(running[OURS].outputs(), next(iter(found.values())).outputs()) if found else None
         times = interleaved(running | found, options.rounds, options.seconds)
     return {
         "sizes": list(sizes),
@@ -239,7 +238,8 @@ def table_of(models: Mapping[str, Any]) -> Table:
             claimed = f"{row['claimed']:.2f}" if "claimed" in row else ""
             firsts = [f"{row[key]:.1f}" if key in row else "" for key in FIRST]
             ours = f"{row['seconds'][OURS] * 1e6:.1f}"
-            table.add_row(name, size, sample, ours, *ratios, claimed, *firsts, f"{row['error']:.1e}")
+            error = "" if row["error"] is None else f"{row['error']:.1e}"
+            table.add_row(name, size, sample, ours, *ratios, claimed, *firsts, error)
     return table
 
 
@@ -254,6 +254,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each program in each round")
     parser.add_argument("--budget", type=float, default=35.0, help="seconds of measuring in each compile")
+    parser.add_argument(
+        "--against", nargs="*", choices=AGAINST, default=list(AGAINST), metavar="NAME", help="other runtimes"
+    )
     parser.add_argument("--without-fixed", action="store_true", help="no compile for each size")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -13,6 +13,9 @@ from .model import CostModel
 _FIRST = 0.5
 """The part of the time that the first variant gets, the smallest one, which is the most likely."""
 
+_SECOND = 0.3
+"""The part that the function for all other sizes gets, which may take the place of all variants."""
+
 _BEFORE_WEIGHING = 0.85
 """The part of the time that all have together, if the plan for other sizes is weighed over samples after them."""
 
@@ -39,5 +42,8 @@ def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc],
 
 def _shares(functions: list[ir.GlobalVar]) -> Iterator[tuple[ir.GlobalVar, float]]:
     """The functions, and the part of all time that is over when each has had its share."""
+    later = len(functions) - 2
+    left = 1 - _FIRST - _SECOND
+    ends = [_FIRST, _FIRST + _SECOND, *(1 - left * (1 - (place + 1) / later) for place in range(later))]
     for place, gvar in enumerate(functions):
-        yield gvar, 1.0 if len(functions) == 1 else _FIRST + (1 - _FIRST) * place / (len(functions) - 1)
+        yield gvar, 1.0 if place == len(functions) - 1 else ends[place]

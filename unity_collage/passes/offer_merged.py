@@ -20,6 +20,7 @@ from ..backends.merging import Merge, merges
 from ..backends.registry import get
 from ..cost.asking import workloads
 from ..cost.model import CostModel
+from ..cost.shares import with_shares
 from ..graph import DataflowGraph
 from ..lowering.kernel_sizes import why_not_sized
 from ..measure.measured import MeasuredCost
@@ -45,8 +46,7 @@ class OfferMerged:
     """The option that SearchPartition has."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: self._offered(func, mod) for gvar, func in mod.functions_items()}
-        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return with_shares(mod, self.model, lambda func: self._offered(func, mod))
 
     def _offered(self, func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
         if not isinstance(func, relax.Function) or not COSTS.on(func):
