@@ -1,6 +1,7 @@
 """The gain of plans by size: models with free sizes at samples and between, against other runtimes and fixed sizes.
 
-    python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--against NAME ...] [--json FILE]
+    python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--against NAME ...]
+                               [--json FILE]
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*).
 All run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample*

@@ -8,8 +8,10 @@ import tvm
 from schedule_checks import TARGET, WIDE, floats, module, run
 from tvm import relax, tirx
 from tvm.relax import op
+from tvm.tirx import ForKind
 
 from unity_collage.passes.schedule_cpu import ScheduleCPU
+from unity_collage.schedule.stage import nodes
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 
@@ -54,7 +56,7 @@ CASES = {
 def test_any_size(case):
     build, shapes, reference = CASES[case]
     mod = module(build, shapes, ["float32"] * len(shapes))
-    for n, m in ((1, 1), (5, 33), (7, 6), (70, 197)):
+    for n, m in ((1, 1), (5, 33), (7, 6), (70, 197), (300, 70)):
         sizes = {N: n, M: m}
         arrays = [
             floats(*(sizes.get(extent, extent) for extent in shape), seed=i) for i, shape in enumerate(shapes)
@@ -67,6 +69,19 @@ def test_symbolic_kernels_are_parallel(case):
     build, shapes, _ = CASES[case]
     mod = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes)))
     assert "T.parallel" in mod.script()
+
+
+@pytest.mark.parametrize("case", ["element-wise", "one axis", "softmax", "sum", "transpose"])
+def test_the_size_at_run_time_decides_whether_threads_share_the_work(case):
+    build, shapes, _ = CASES[case]
+    mod = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes)))
+    (kernel,) = [func for func in mod.functions.values() if isinstance(func, tirx.PrimFunc)]
+    choices = [each for each in nodes(kernel.body, tirx.IfThenElse) if nodes(each, tirx.For)]
+    kinds = [
+        {loop.kind == ForKind.PARALLEL for loop in nodes(branch, tirx.For)}
+        for branch in (choices[-1].then_case, choices[-1].else_case)
+    ]
+    assert kinds[0] == {False} and True in kinds[1]
 
 
 def test_symbolic_batch_of_a_convolution():

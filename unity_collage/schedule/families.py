@@ -63,7 +63,7 @@ def _row_by_row(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | s
     """As many stages as can be computed row by row: softmax, layer norm."""
     for count in range(len(stages), 2, -1):
         if sum(stage.init is not None for stage in stages[:count]) >= 2:
-            found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu), stages[count:])
+            found = _row_loops(stages, count, cpu)
             if not isinstance(found, str):
                 return found, count
     return "no two reductions have the same rows"
@@ -73,7 +73,7 @@ def _element_by_element(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, 
     stage = stages[0]
     if stage.init is not None or stage.reduction:
         return "it reduces"
-    return injective.emit(stage, cpu, _threads(stages[:1], cpu)), 1
+    return _by_work([stage], cpu, lambda threads: injective.emit(stage, cpu, threads)), 1
 
 
 def _tile_by_tile(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
@@ -103,7 +103,7 @@ def _one_reduction(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] 
     """A reduction of rows that are contiguous in memory, with the element-wise stage that follows it."""
     taken = 2 if why_not_epilogue(stages) is None else 1
     for count in range(taken, 0, -1):
-        found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu), stages[count:])
+        found = _row_loops(stages, count, cpu)
         if not isinstance(found, str):
             return found, count
     return "the result has no axis"
@@ -142,10 +142,33 @@ def _as_written(stage: Stage) -> Stmt:
     return build.nest(stage.spatial, body)
 
 
+def _row_loops(stages: Sequence[Stage], count: int, cpu: CpuTraits) -> Stmt | str:
+    """The loops of :mod:`.rows` over the first ``count`` stages."""
+    some, later = stages[:count], stages[count:]
+    found = rows.emit(some, cpu, True, later)
+    if isinstance(found, str):
+        return found
+
+    def write(threads: bool) -> Stmt:
+        made = rows.emit(some, cpu, threads, later)
+        assert not isinstance(made, str)
+        return made
+
+    return _by_work(some, cpu, write)
+
+
+def _by_work(stages: Sequence[Stage], cpu: CpuTraits, write: Callable[[bool], Stmt]) -> Stmt:
+    """What ``write`` returns, with parallel loops if they pay; where sizes are free, the kernel decides when it runs."""
+    work = injective.work_of(stages)
+    if cpu.cores < 2 or isinstance(work, int):
+        return write(_threads(stages, cpu))
+    return tirx.IfThenElse(work < injective.PARALLEL_WORK, write(False), write(True))
+
+
 def _threads(stages: Sequence[Stage], cpu: CpuTraits, in_one: int = 1) -> bool:
     """Whether the stages are worth a parallel loop; ``in_one`` of their operations take as long as one element-wise."""
-    works = [stage.work for stage in stages]
-    return injective.worth_threads(None if None in works else sum(work or 0 for work in works) // in_one, cpu)
+    work = injective.work_of(stages)
+    return injective.worth_threads(work // in_one if isinstance(work, int) else None, cpu)
 
 
 FAMILIES: tuple[Family, ...] = (

@@ -27,6 +27,14 @@ _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 
 
+def work_of(stages: Sequence[Stage]) -> int | Expr:
+    """The element operations of all stages, an expression if a shape is symbolic."""
+    total, *others = [stage.work for stage in stages]
+    for work in others:
+        total = total + work
+    return total
+
+
 def worth_threads(work: int | None, cpu: CpuTraits) -> bool:
     """Whether ``work`` operations are worth a parallel loop; an unknown number is assumed to be."""
     return cpu.cores > 1 and (work is None or work >= PARALLEL_WORK)

@@ -88,13 +88,12 @@ class Stage:
         return self.temporary or self.passed_on or self.updates_itself
 
     @property
-    def work(self) -> int | None:
-        """The number of element operations, or None if a shape is symbolic; an expensive call counts as three."""
-        total = 1 + _COST_OF_EXPENSIVE * len(expensive_calls(self.body))
+    def work(self) -> int | Expr:
+        """The number of element operations, an expression where a shape is symbolic; an expensive call counts as
+        three."""
+        total: int | Expr = 1 + _COST_OF_EXPENSIVE * len(expensive_calls(self.body))
         for it in self.iters:
-            if it.size is None:
-                return None
-            total *= it.size
+            total = total * (it.extent if it.size is None else it.size)
         return total
 
     def substituted(self, values: Mapping[Var, Expr], iters: Sequence[Iter]) -> Stage:
