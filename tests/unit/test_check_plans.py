@@ -30,8 +30,9 @@ from unity_collage.plan.posed import posed_samples, weighted_sum
 from unity_collage.plan.problem import optimistic, problem_of
 from unity_collage.plan.weighed import problem_at, weighed_costs
 from unity_collage.program.facts import _packed, plans_in
+from unity_collage.search import Problem
 from unity_collage.search.auto import certified, solve
-from unity_collage.search.certificate import Certificate
+from unity_collage.search.certificate import Certificate, why_not
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -277,6 +278,51 @@ def test_a_plan_that_is_proved_by_a_guessed_cost_is_refused() -> None:
     assert not checked(lie, stated_problem(func)).holds
     hidden = checked(replace(lie, problem=packed(trusting)), stated_problem(func))
     assert "the annotations state another problem: candidate 4 differs" in hidden.text
+
+
+def test_a_plan_that_chooses_a_kernel_at_its_lower_bound_is_refused() -> None:
+    """Only a lower bound of one kernel is known, and with it the plan seems to be cheaper."""
+    func = _typed({4: Cost(None, reason="late", bound=0.001)})
+    with Target("llvm"):
+        plan = PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
+    problem = unpacked(plan.problem)
+    claim = certified(problem, solve(problem))
+    assert claim.proved and 4 in claim.chosen and claim.seconds < plan.seconds
+    assert why_not(problem, claim) == "option 4 was not measured: its cost is a lower bound"
+    assert checked(plan, stated_problem(func)).holds
+    lie = _with_certificate(plan, problem, claim)
+    stated = checked(lie, stated_problem(func))
+    assert stated.text == "does not hold: option 4 was not measured: its cost is a lower bound"
+    hidden = replace(problem, options=tuple(replace(o, is_open=False) for o in problem.options))
+    unmarked = checked(replace(lie, problem=packed(hidden)), stated_problem(func))
+    assert "the annotations state another problem: candidate 4 differs" in unmarked.text
+
+
+def _with_certificate(plan: Plan, problem: Problem, claim: Certificate) -> Plan:
+    """``plan`` with the kernels and the figures of another certificate."""
+    by_id = {option.id: option for option in problem.options}
+    like = plan.kernels[0]
+    kernels = tuple(
+        replace(
+            like,
+            candidate=option.id,
+            backend=option.backend,
+            seconds=option.seconds,
+            interval=None if option.low is None else option.interval,
+        )
+        for option in map(by_id.__getitem__, claim.chosen)
+    )
+    return replace(
+        plan,
+        certificate=claim,
+        kernels=kernels,
+        proved=claim.proved,
+        seconds=claim.seconds,
+        lower_bound=claim.lower_bound,
+        gap=claim.gap,
+        tie_policy=None,
+        more_than_cheapest=0.0,
+    )
 
 
 def test_the_problems_at_samples_have_the_lower_bounds_of_guesses() -> None:

@@ -101,10 +101,14 @@ def _why_another_frame(whole: Problem, there: Problem) -> str | None:
             return f"another problem: {field} differ"
     if dict(whole.launches) != dict(there.launches) or set(whole.transitions) != set(there.transitions):
         return "another problem: launches or transitions differ"
-    mine = [(o.id, o.inside, o.hidden, o.backend, o.device) for o in whole.options]
-    if mine != [(o.id, o.inside, o.hidden, o.backend, o.device) for o in there.options]:
+    if [*map(_frame_of, whole.options)] != [*map(_frame_of, there.options)]:
         return "another problem: candidates differ"
     return None
+
+
+def _frame_of(option: Option) -> tuple[object, ...]:
+    """An option apart from its costs."""
+    return option.id, option.inside, option.hidden, option.backend, option.device, option.is_open
 
 
 def _why_wrong_at(there: Problem, plan: Plan, seconds: float) -> str | None:

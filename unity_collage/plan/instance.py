@@ -22,6 +22,7 @@ def packed(problem: Problem) -> str:
     backends = list(dict.fromkeys(option.backend for option in problem.options))
     devices = {option.id: option.device for option in problem.options if option.device}
     least = {option.id: option.least for option in problem.options if option.least is not None}
+    unmeasured = [option.id for option in problem.options if option.is_open]
     data = {
         "sources": [list(sources) for sources in problem.sources],
         "free": _list(problem.free),
@@ -33,6 +34,7 @@ def packed(problem: Problem) -> str:
         ],
         **({"devices": list(devices.items())} if devices else {}),
         **({"least": list(least.items())} if least else {}),
+        **({"open": unmeasured} if unmeasured else {}),
         "launch_seconds": problem.launch_seconds,
         "launches": dict(problem.launches),
         "transitions": [[*pair, seconds] for pair, seconds in problem.transitions.items()],
@@ -49,11 +51,11 @@ def unpacked(text: str) -> Problem:
     try:
         data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
         backends, devices = data["backends"], dict(data.get("devices", ()))
-        least = dict(data.get("least", ()))
+        least, unmeasured = dict(data.get("least", ())), frozenset(data.get("open", ()))
         return Problem(
             sources=tuple(tuple(sources) for sources in data["sources"]),
             free=index_set(data["free"]),
-            options=tuple(_option(row, backends, devices, least) for row in data["options"]),
+            options=tuple(_option(row, backends, devices, least, unmeasured) for row in data["options"]),
             launch_seconds=data["launch_seconds"],
             results=index_set(data["results"]),
             transitions={(writer, reader): _transition(each) for writer, reader, each in data["transitions"]},
@@ -70,7 +72,13 @@ def _list(indexes: IndexSet) -> list[int]:
     return list(members(indexes))
 
 
-def _option(row: list[Any], backends: Any, devices: Mapping[int, str], least: Mapping[int, float]) -> Option:
+def _option(
+    row: list[Any],
+    backends: Any,
+    devices: Mapping[int, str],
+    least: Mapping[int, float],
+    unmeasured: frozenset[int],
+) -> Option:
     identity, inside, seconds, hidden, backend, low, high = row
     return Option(
         identity,
@@ -82,6 +90,7 @@ def _option(row: list[Any], backends: Any, devices: Mapping[int, str], least: Ma
         high,
         devices.get(identity, ""),
         least.get(identity),
+        identity in unmeasured,
     )
 
 

@@ -170,7 +170,16 @@ def _option(candidate: Candidate, cost: Cost, has_cost: bool) -> Option:
     low, high = (cost.interval if has_cost else None) or (None, None)
     least = bound if is_guess and has_cost else None
     return Option(
-        candidate.id, inside, seconds, hidden, candidate.backend, low, high, candidate.device, least
+        candidate.id,
+        inside,
+        seconds,
+        hidden,
+        candidate.backend,
+        low,
+        high,
+        candidate.device,
+        least,
+        is_open=not has_cost,
     )
 
 

@@ -91,13 +91,8 @@ def optimistic(
     for candidate in candidates:
         cost = costs.of(candidate.id)
         if cost.is_open:
-            sub = candidate.sub_graph(graph)
-            bound = cost.bound or 0.0
-            options.append(
-                Option(
-                    candidate.id, sub.inside, bound, sub.hidden, candidate.backend, device=candidate.device
-                )
-            )
+            unmeasured = _option(candidate, candidate.sub_graph(graph), cost, cost.bound or 0.0)
+            options.append(replace(unmeasured, is_open=True))
     return replace(problem, options=tuple(options))
 
 

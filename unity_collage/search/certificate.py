@@ -7,6 +7,7 @@ problem. To trust a plan it is enough to read this file, :mod:`.validity`, :mod:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
 
@@ -98,10 +99,17 @@ def why_not(problem: Problem, certificate: Certificate) -> str | None:
             return f"option {identity} does not exist"
     chosen = [by_id[identity] for identity in certificate.chosen]
     return (
-        why_not_valid(problem, chosen, certificate.left_behind)
+        why_unmeasured(chosen)
+        or why_not_valid(problem, chosen, certificate.left_behind)
         or why_wrong_cost(problem, chosen, certificate.left_behind, certificate.seconds)
         or _why_wrong_bound(at_least(problem), certificate)
     )
+
+
+def why_unmeasured(chosen: Iterable[Option]) -> str | None:
+    """The first of these options that no plan may choose, since only a lower bound of its cost is known, or None."""
+    unmeasured = next((option.id for option in chosen if option.is_open), None)
+    return None if unmeasured is None else f"option {unmeasured} was not measured: its cost is a lower bound"
 
 
 def _why_wrong_bound(problem: Problem, claim: Certificate) -> str | None:

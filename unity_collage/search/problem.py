@@ -33,7 +33,7 @@ from ..index_set import EMPTY, IndexSet, first_n, members
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A measured candidate: the nodes ``inside`` as one kernel."""
+    """A candidate: the nodes ``inside`` as one kernel. It was measured unless it ``is_open``."""
 
     id: int
     inside: IndexSet
@@ -51,6 +51,8 @@ class Option:
     """The device of the kernel and of the values that it reads and writes; empty: there is one device."""
     least: float | None = None
     """A lower bound of the cost if ``seconds`` are a guess: proofs count with it. None: ``seconds`` are not a guess."""
+    is_open: bool = False
+    """Whether ``seconds`` are only a lower bound, since the kernel was not measured: no plan may choose it."""
 
     @property
     def sides(self) -> tuple[str, ...]:

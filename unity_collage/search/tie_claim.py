@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from ..index_set import members
-from .certificate import Certificate
+from .certificate import Certificate, why_unmeasured
 from .problem import Option, Problem
 from .validity import ROUNDING, launch, why_not_valid, why_wrong_cost
 
@@ -46,7 +46,8 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
     swaps = [(by_id[taken], [by_id[identity] for identity in instead]) for taken, instead in claim.swaps]
     doubt = fsum(_doubt(problem, taken, instead) for taken, instead in swaps)
     return (
-        why_not_valid(problem, chosen, claim.left_behind)
+        why_unmeasured(chosen)
+        or why_not_valid(problem, chosen, claim.left_behind)
         or why_wrong_cost(problem, chosen, claim.left_behind, claim.seconds)
         or _why_more_than(doubt, claim.seconds, certificate.seconds)
     )
