@@ -19,7 +19,7 @@ from unity_collage.cli.main import main
 from unity_collage.errors import InvalidAnnotation
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
-from unity_collage.passes.search_partition import stated_problem
+from unity_collage.passes.search_partition import checked_for, stated_problem
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.check import checked, why_another_problem, why_malformed
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs, SampleCosts
@@ -28,6 +28,7 @@ from unity_collage.plan.instance import packed, unpacked
 from unity_collage.plan.plan import Plan
 from unity_collage.plan.posed import posed_samples, weighted_sum
 from unity_collage.plan.problem import optimistic, problem_of
+from unity_collage.plan.ranges import PlanAtSample
 from unity_collage.plan.weighed import problem_at, weighed_costs
 from unity_collage.program.facts import _packed, plans_in
 from unity_collage.search import Problem
@@ -123,6 +124,49 @@ def test_a_plan_that_is_only_said_to_be_proved_is_refused() -> None:
     assert "it is said to be proved, and what is proved is nothing" in checked(lie).text
     honest = replace(given, certificate=None, proved=False)
     assert checked(honest).text == "given, not searched: it claims no bound"
+
+
+def test_a_plan_is_compared_with_the_annotations_whatever_else_it_claims(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan of cheaper kernels holds by itself. It is not that of the annotations, also if it names variants."""
+    before, _, _ = searched()
+    _, _, cheaper = searched(1.0)
+    path, annotated = tmp_path / "plan.json", tmp_path / "before.py"
+    annotated.write_text(before.script(show_meta=True))
+    path.write_text(json.dumps({"main": encode(replace(cheaper, variants={"other": {"n": 1}}))}))
+    assert main(["check", str(path), "--annotated", str(annotated)]) == 1
+    assert "the annotations state another problem" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda p: replace(p, at_samples=(PlanAtSample({"n": 1}, 1.0, p.seconds, p.problem),)),
+            "the annotations state other samples, or other weights",
+        ),
+        (lambda p: replace(p, sizes={"n": 8}), "it is for the sizes {'n': 8}, and the function for {}"),
+        (
+            lambda p: replace(p, kernels=(replace(p.kernels[0], label="conv2d"),)),
+            "is described otherwise than candidate",
+        ),
+        (
+            lambda p: replace(p, kernels=(replace(p.kernels[0], threads=1),)),
+            "is described otherwise than candidate",
+        ),
+    ],
+)
+def test_a_plan_of_another_function_is_refused(change: Callable[[Plan], Plan], reason: str) -> None:
+    before, _, plan = searched()
+    assert checked_for(before["main"], plan).holds
+    assert reason in checked_for(before["main"], change(plan)).text
+
+
+def test_a_given_plan_with_a_lower_bound_is_refused() -> None:
+    _, _, plan = searched()
+    given = replace(plan, certificate=None, proved=False)
+    assert checked(given).text == "does not hold: it claims a lower bound, and has no certificate"
 
 
 def test_a_plan_of_a_heuristic_is_searched_and_not_proved() -> None:

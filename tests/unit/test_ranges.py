@@ -332,6 +332,10 @@ def of_claim(**changes: Any) -> Callable[[dict[str, Plan]], None]:
     return change
 
 
+def of_main(change: Callable[[dict[str, Plan]], Plan]) -> Callable[[dict[str, Plan]], None]:
+    return lambda plans: plans.update(main=change(plans))
+
+
 def without_first(plans: dict[str, Plan]) -> None:
     """Hides the sample with the greatest regret."""
     claim = plans["main"].range
@@ -381,6 +385,17 @@ def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
         (of_first(variant="main_n_8_m_2"), "main", "main_n_8_m_2 is for other sizes"),
         (of_shared(2e-6), "main_any_size", "at n 2, m 2: it costs 3.3.*e-06 s, not 2e-06 s"),
         (of_shared(2e-6), "main", "the plan of main_any_size does not hold"),
+        (of_main(lambda p: replace(p["main"], proved=True)), "main", "it does not carry the problem"),
+        (
+            of_main(lambda p: replace(p["main"], kernels=p["main_any_size"].kernels)),
+            "main",
+            "it chooses between plans, and has kernels or a proof of its own",
+        ),
+        (
+            of_main(lambda p: replace(p["main"], variants={name: {"n": 3} for name in p["main"].variants})),
+            "main",
+            "main_n_.* is not for n 3",
+        ),
     ],
 )
 def test_forged_claims_are_refused(

@@ -10,10 +10,9 @@ from tvm import relax
 from ..annotations import CANDIDATES, COSTS
 from ..errors import CollageError
 from ..inspection.plan_files import SUFFIXES, Functions, functions_of, plans_of
-from ..passes.search_partition import stated_problem, stated_samples
+from ..passes.search_partition import checked_for, stated_problem
 from ..plan.check import Finding, checked
 from ..plan.check_ranges import checked_range
-from ..plan.instance import unpacked
 from ..plan.plan import Plan
 from ..search import Problem
 
@@ -45,21 +44,17 @@ def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Fin
         return None if func is None else stated_problem(func)
 
     for name, plan in plans.items():
-        if plan.range is not None:
+        if plan.range is not None and not fails[name]:
             found[name] = checked_range(plans, name, fails, stated)
     yield from found.items()
 
 
 def _found(name: str, plan: Plan, searched: Functions, annotated: str | None) -> Finding:
     """The checker's verdict on one plan without its module."""
-    if plan.variants:  # there was no search for a function that only chooses a variant
+    if plan.variants and plan.certificate is None:  # there was no search for a function that only chooses
         return checked(plan)
     func = _searched(name, searched, annotated)
-    if func is None:
-        return checked(plan)
-    redundant = unpacked(plan.problem).redundant if plan.problem else True
-    samples = stated_samples(func, redundant) if COSTS.read(func).samples else None
-    return checked(plan, stated_problem(func, redundant), samples)
+    return checked(plan) if func is None else checked_for(func, plan)
 
 
 def _searched(name: str, searched: Functions, annotated: str | None) -> relax.Function | None:

@@ -30,7 +30,8 @@ from ..lowering.by_rule import applied_unmeasured, is_unmeasured
 from ..lowering.kernel_texts import with_scripts
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
-from ..plan.check import GIVEN, checked
+from ..plan.check import GIVEN, Finding, checked
+from ..plan.check_function import why_another_function
 from ..plan.costs import Costs
 from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
@@ -267,10 +268,21 @@ def why_not_plan(costed: relax.Function, partitioned: relax.Function) -> str | N
         return GIVEN
     if not plan.problem:
         return "the plan does not carry the problem that it answers"
-    redundant = unpacked(plan.problem).redundant
-    samples = stated_samples(costed, redundant) if COSTS.read(costed).samples else None
-    finding = checked(plan, stated_problem(costed, redundant), samples)
+    finding = checked_for(costed, plan)
     return None if finding.holds else finding.text
+
+
+def checked_for(costed: relax.Function, plan: Plan) -> Finding:
+    """The checker's verdict on the ``plan`` of a function, with that function after EstimateCosts.
+
+    Raises InvalidAnnotation if the problem of the plan cannot be read.
+    """
+    redundant = unpacked(plan.problem).redundant if plan.problem else True
+    finding = checked(plan, stated_problem(costed, redundant), stated_samples(costed, redundant))
+    if finding.holds and plan.certificate is not None:
+        reason = why_another_function(plan, DataflowGraph(costed), CANDIDATES.read(costed))
+        return finding if reason is None else Finding(False, f"does not hold: {reason}")
+    return finding
 
 
 def stated_problem(func: relax.Function, redundant: bool = True) -> Problem:
@@ -279,5 +291,7 @@ def stated_problem(func: relax.Function, redundant: bool = True) -> Problem:
 
 
 def stated_samples(func: relax.Function, redundant: bool = True) -> list[PosedSample]:
-    """The problems that the annotations of ``func`` state for each of its sample sizes."""
+    """The problems that the annotations of ``func`` state for each of its sample sizes; empty where it has none."""
+    if not COSTS.read(func).samples:
+        return []
     return posed_samples(DataflowGraph(func), CANDIDATES.read(func), COSTS.read(func), redundant)

@@ -40,6 +40,8 @@ def checked(
     ``stated_samples`` those that they state for each sample, if the plan is for all sizes.
     """
     if plan.certificate is None and not plan.proved:
+        if plan.lower_bound > 0.0:
+            return Finding(False, "does not hold: it claims a lower bound, and has no certificate")
         return Finding(True, "given, not searched: it claims no bound")
     if not plan.problem and stated is None:
         return Finding(False, "does not hold: it does not carry the problem that it answers")

@@ -41,6 +41,8 @@ def why_range_does_not_hold(
     claim = plan.range
     if claim is None or not claim.sizes:
         return "it claims nothing about any size"
+    if plan.kernels or plan.proved or plan.certificate is not None:
+        return "it chooses between plans, and has kernels or a proof of its own"
     if reason := why_wrong_weights([each.weight for each in claim.sizes]):
         return reason
     if reason := _why_incomplete(claim, plan, plans):
@@ -56,6 +58,9 @@ def why_range_does_not_hold(
     kept = {each.variant for each in claim.sizes if each.runs == each.variant}
     if not kept <= set(plan.variants):
         return "it runs a variant that is not one of its variants"
+    for variant, sizes in plan.variants.items():
+        if variant in plans and dict(plans[variant].sizes) != dict(sizes):
+            return f"{variant} is not for {named(sizes)}"
     expected = fsum(each.weight * each.seconds for each in claim.sizes)
     if not are_equal(expected, claim.expected_seconds):
         return f"the expected cost is {expected} s, not {claim.expected_seconds} s"

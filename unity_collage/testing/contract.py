@@ -22,10 +22,9 @@ from tvm.ir import IRModule
 from tvm.ir.instrument import pass_instrument
 
 from ..annotations import COSTS, PLAN
-from ..passes.search_partition import stated_problem, stated_samples
+from ..passes.search_partition import checked_for
 from ..plan.check import checked
 from ..plan.check_ranges import why_range_does_not_hold
-from ..plan.instance import unpacked
 from ..plan.plan import Plan
 
 
@@ -63,12 +62,10 @@ def why_plan_fails(before: IRModule, name: str, plan: Plan) -> str | None:
     The problem is built again from the annotations, which lack the costs that the search itself asked for.
     """
     searched = before[name] if name in _names(before) else None
-    stated, samples = None, None
     if isinstance(searched, relax.Function) and COSTS.on(searched) and plan.problem:
-        redundant = unpacked(plan.problem).redundant
-        stated = stated_problem(searched, redundant)
-        samples = stated_samples(searched, redundant) if COSTS.read(searched).samples else None
-    finding = checked(plan, stated, samples)
+        finding = checked_for(searched, plan)
+    else:
+        finding = checked(plan)
     return None if finding.holds else finding.text
 
 
