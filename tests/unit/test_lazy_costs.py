@@ -9,12 +9,14 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
-from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, EstimateNeededCosts, SearchPartition
+from unity_collage.passes.estimate_needed_costs import _with_bounds_that_hold
+from unity_collage.passes.search_partition import checked_for
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from unity_collage.search import Option, Problem, cheapest_cover
 from unity_collage.testing import graphs
@@ -168,3 +170,31 @@ def test_a_known_cost_below_its_bound_lowers_the_other_bounds() -> None:
     )
     lazy_costs(func, model, Search(lambda given: problem(func, given)))
     assert any(key.startswith("slow") for key in model.asked)
+
+
+def test_bounds_prove_nothing_after_one_has_failed() -> None:
+    """A kernel of TVM costs a fifth of its bound, so what the bounds of the library say may be as wrong."""
+    func = annotated()
+    model = Bounded({"slow": 90.0, "tvm": 1.0}, least={"tvm": 5.0, "slow": 50.0})
+    with only_backends(SLOW), Target("llvm"):
+        costed = EstimateNeededCosts(model)(IRModule({"main": func}))
+        plan = PLAN.read(SearchPartition()(costed)["main"])
+    assert not any(key.startswith("slow") for key in model.asked)
+    costs = COSTS.read(costed["main"])
+    late = [cost for key, cost in costs.by_key.items() if key.startswith("slow")]
+    assert costs.failed and all(cost.is_open and cost.bound == 0.0 for cost in late)
+    assert late[0].reason.startswith("not measured: it costs probably at least ")
+    assert not plan.proved and checked_for(costed["main"], plan).holds
+    assert any("distinct kernels cost less than their lower bounds" in remark for remark in plan.remarks)
+
+
+def test_bounds_of_all_functions_are_of_one_machine() -> None:
+    """A bound that fails in one function is no proof in another, which was searched before."""
+    sure = Cost(None, reason="not measured", origin="formula", bound=2.0)
+    func = annotated()
+    keys = {candidate.id: "k" for candidate in CANDIDATES.read(func)}
+    one = COSTS.write(func, Costs({"k": sure}, keys))
+    other = COSTS.write(func, Costs({"k": sure}, keys, failed=("a",)))
+    mod = _with_bounds_that_hold(IRModule({"one": one, "other": other}))
+    assert [COSTS.read(mod[name]).by_key["k"].bound for name in ("one", "other")] == [0.0, 0.0]
+    assert _with_bounds_that_hold(before := IRModule({"one": one})).same_as(before)

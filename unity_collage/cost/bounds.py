@@ -18,7 +18,8 @@ algorithm, and the kernel of ``A`` may be slow. Only the arithmetic is monotone:
 whole in ``A + B`` are counted there too, and the formula contains that.
 
 **If a bound fails.** A cost below its bound proves that the peaks are wrong on this machine. The lazy search then
-lowers all bounds by the same factor (:mod:`unity_collage.search.lazy`).
+lowers all bounds by the same factor (:mod:`unity_collage.search.lazy`). That is a guess, so no bound counts in a proof
+any more: in the costs that are the result all of them are 0.
 """
 
 from __future__ import annotations

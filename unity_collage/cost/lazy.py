@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
+from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs, without_bounds
 from ..search.auto import quick
 from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
@@ -51,8 +51,8 @@ def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRMo
     """Costs with which the cheapest plan is a cheapest plan of all candidates.
 
     A candidate that need not be measured has a cost without seconds: it has a lower bound, and its reason gives the
-    least cost of a plan with the candidate. Without lower bounds of the cost model they are 0. ``mod`` has the
-    PrimFuncs that ``func`` calls.
+    least cost of a plan with the candidate. Without lower bounds of the cost model they are 0. So are all of them after
+    a cost below its bound. ``mod`` has the PrimFuncs that ``func`` calls.
 
     Raises NoCover.
     """
@@ -88,10 +88,8 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
     if search.throughs and found.bounds:
         through = search.throughs(found.problem, found.solution.seconds)
     costs = measurer.all_costs({key: _not_measured(key, keys, found, through) for key in found.bounds})
-    if found.failed:  # then no bound holds
-        late = (UNKNOWN, EXPECTED)
-        costs = {key: replace(c, bound=0.0) if c.origin in late else c for key, c in costs.items()}
-    return costs_of(func, costs, keys, overheads)
+    answer = costs_of(func, costs, keys, overheads)
+    return without_bounds(answer, found.failed) if found.failed else answer
 
 
 class _Measurer:
@@ -158,8 +156,9 @@ def _not_measured(
     """The cost of a key that was not measured, with the reason why it cannot change the plan."""
     bound = found.bounds[key]
     with_it = [throughs[id_].seconds for id_, other in keys.items() if other == key and id_ in throughs]
-    reason = f"not measured: it costs at least {bound * 1e6:.4g} us"
+    least = "probably at least" if found.failed else "at least"
+    reason = f"not measured: it costs {least} {bound * 1e6:.4g} us"
     if with_it:
-        reason += f", and a plan with it at least {min(with_it) * 1e6:.4g} us"
+        reason += f", and a plan with it {least} {min(with_it) * 1e6:.4g} us"
     reason += f"; the plan that was found costs {found.solution.seconds * 1e6:.4g} us"
     return Cost(None, reason=reason, origin="formula", bound=bound)

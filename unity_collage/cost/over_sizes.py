@@ -99,11 +99,10 @@ class CostOverSizes(CostModel):
     def of_samples(self, costs: Costs) -> Costs:
         """``costs`` for these requests with the costs at each sample.
 
-        An open cost has a lower bound there, an expected one the same multiple of its bounds at each sample.
+        An open cost has a lower bound there, an expected one the same multiple of its bounds at each sample. After a
+        cost below its bound all bounds are 0.
         """
         bounds = self._bounds()
-        late = [cost for cost in costs.by_key.values() if cost.origin in (UNKNOWN, EXPECTED)]
-        failed = any(not cost.bound for cost in late if cost.is_open or cost.origin == EXPECTED)
         tables: list[dict[str, Cost]] = []
         for place, found in enumerate(self._found):
             table: dict[str, Cost] = {}
@@ -118,9 +117,9 @@ class CostOverSizes(CostModel):
                 elif whole.origin == EXPECTED and whole.seconds is not None:
                     least = self._weighed(key, bounds).bound or 0.0
                     guess = whole.seconds / least * bounds[part]
-                    table[key] = Cost(guess, origin=EXPECTED, bound=0.0 if failed else bounds[part])
+                    table[key] = Cost(guess, origin=EXPECTED, bound=0.0 if costs.failed else bounds[part])
                 else:
-                    bound = 0.0 if failed else bounds[part]
+                    bound = 0.0 if costs.failed else bounds[part]
                     table[key] = Cost(None, reason=whole.reason, origin=whole.origin, bound=bound)
             tables.append(table)
         samples = [

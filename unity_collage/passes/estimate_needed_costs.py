@@ -27,7 +27,7 @@ from ..feedback.settings import BY_DEFAULT
 from ..graph import DataflowGraph
 from ..measure.choices import why_costs_matter, without_costs
 from ..measure.measured import MeasuredCost
-from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
+from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs, without_bounds
 from ..plan.problem import problem_of, why_no_cover
 from ..search import NoCover, Problem, Solution
 from ..search.auto import solve
@@ -63,7 +63,7 @@ class EstimateNeededCosts:
             done.append(changed)
             return changed
 
-        return with_shares(mod, self.model, change)
+        return _with_bounds_that_hold(with_shares(mod, self.model, change))
 
     def _costs(self, func: relax.Function, mod: IRModule, siblings: Sequence[relax.Function]) -> Costs:
         if self.only_choices and why_costs_matter(func, mod) is None:
@@ -107,9 +107,24 @@ class EstimateNeededCosts:
             more = lazy_costs(func, self.model, search, mod)
         except NoCover:
             return costs
-        return replace(
+        both = replace(
             costs, by_key={key: _better(cost, more.by_key[key]) for key, cost in costs.by_key.items()}
         )
+        return without_bounds(both, more.failed) if more.failed else both
+
+
+def _with_bounds_that_hold(mod: IRModule) -> IRModule:
+    """``mod`` without lower bounds if a kernel of some function costs less than its own: all are of one machine."""
+    failed = [key for costs in COSTS.by_function(mod).values() for key in costs.failed]
+    if not failed:
+        return mod
+    functions = {
+        gvar: COSTS.write(func, without_bounds(COSTS.read(func), failed))
+        if isinstance(func, relax.Function) and COSTS.on(func)
+        else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _measured(costs: Costs) -> dict[str, Cost]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 UNKNOWN = "unknown"
 """The origin of a cost that was not measured because the time was used up."""
@@ -122,7 +122,17 @@ class Costs:
     """The cost of copying a value from one device to another, by ``"from>to"`` (:func:`at_size`)."""
     samples: tuple[SampleCosts, ...] = ()
     """Of a function that is weighed over several sizes: the costs at each. ``by_key`` has their weighted sums then."""
+    failed: tuple[str, ...] = ()
+    """Keys of kernels that cost less than their lower bounds. Then no bound of this machine counts: all are 0."""
 
     def of(self, candidate: int) -> Cost:
         """The cost of a candidate, by its id."""
         return self.by_key[self.keys[candidate]]
+
+
+def without_bounds(costs: Costs, failed: Iterable[str]) -> Costs:
+    """``costs`` with 0 for each lower bound, since the kernels with the keys ``failed`` cost less than theirs."""
+    by_key = {
+        key: cost if cost.bound is None else replace(cost, bound=0.0) for key, cost in costs.by_key.items()
+    }
+    return replace(costs, by_key=by_key, failed=tuple(dict.fromkeys((*costs.failed, *failed))))

@@ -145,9 +145,15 @@ def _what_is_proved(
 
 
 def _what_is_guessed(certificate: Certificate | None, costs: Costs) -> Iterator[str]:
-    """A remark where guessed costs may be why a plan is not proved."""
-    guessed = sum(cost.bound_of_guess is not None for cost in costs.by_key.values())
-    if guessed and certificate is not None and not certificate.proved:
+    """Remarks where guessed costs, or bounds that are too high, may be why a plan is not proved."""
+    if certificate is None or certificate.proved:
+        return
+    if costs.failed:
+        yield (
+            f"{len(costs.failed)} distinct kernels cost less than their lower bounds: "
+            "what is proved counts kernels that were not measured as free"
+        )
+    if guessed := sum(cost.bound_of_guess is not None for cost in costs.by_key.values()):
         yield (
             f"{guessed} distinct kernels have expected costs and were not measured: "
             "what is proved counts them with their lower bounds"

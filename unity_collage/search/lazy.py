@@ -46,7 +46,7 @@ _UNEXPECTED = "nothing is expected of it"
 
 _CAUTION = 0.8
 """After a cost below its bound, all bounds are scaled to this part of the cost: the machine is faster than assumed, and
-other bounds may be too high as well."""
+other bounds may be too high as well. Scaled bounds are guesses, so they prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LazySolution:
     rounds: int
     """How many problems were solved."""
     failed: tuple[str, ...]
-    """Keys whose cost was lower than their bound; all bounds were lowered after that."""
+    """Keys whose cost was lower than their bound; all bounds were lowered after that. Then nothing is proved."""
 
 
 @dataclass
