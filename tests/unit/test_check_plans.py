@@ -95,6 +95,16 @@ def with_costs(plan: Plan, seconds: float) -> Plan:
             lambda p: replace(p, kernels=(replace(p.kernels[0], backend="toy"),)),
             "the kernels of the plan are not",
         ),
+        (
+            lambda p: replace(p, kernels=(replace(p.kernels[0], interval=(0.1, 9.0)),)),
+            "the kernels of the plan are not",
+        ),
+        (lambda p: replace(p, gap=0.5), "the gap of the plan is 0.0, not 0.5"),
+        (lambda p: replace(p, more_than_cheapest=1.0), "it costs 0.0 s more than the cheapest plan, not 1.0"),
+        (lambda p: replace(p, expected=1), "0 of its kernels have expected costs, not 1"),
+        (lambda p: replace(p, launch_seconds=0.0), "its launches cost something else than those"),
+        (lambda p: replace(p, launches={"tvm": 0.0}), "its launches cost something else than those"),
+        (lambda p: replace(p, left_behind=("x",)), "0 bindings are in no kernel, not 1"),
         (lambda p: with_costs(p, 9.0), "the annotations state another problem: candidate 0 differs"),
         (
             lambda p: replace(p, problem=packed(replace(unpacked(p.problem), options=()))),
@@ -108,6 +118,16 @@ def with_costs(plan: Plan, seconds: float) -> Plan:
 )
 def test_a_forged_plan_is_refused(change: Callable[[Plan], Plan], reason: str) -> None:
     assert reason in forged(change)
+
+
+def test_a_kernel_runs_on_the_device_of_its_candidate() -> None:
+    _, _, plan = searched()
+    problem = unpacked(plan.problem)
+    options = tuple(replace(option, device="cpu:0") for option in problem.options)
+    placed = replace(plan, problem=packed(replace(problem, options=options)))
+    assert "runs on cpu:0, not on any device" in checked(placed).text
+    there = tuple(replace(kernel, device="cpu:0") for kernel in plan.kernels)
+    assert checked(replace(placed, kernels=there)).holds
 
 
 def test_a_plan_that_is_only_said_to_be_proved_is_refused() -> None:

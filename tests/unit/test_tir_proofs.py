@@ -30,7 +30,7 @@ from unity_collage.plan.costs import Cost
 from unity_collage.plan.plan import Plan, PlannedKernel
 from unity_collage.search.auto import solve
 from unity_collage.search.certificate import certificate_of
-from unity_collage.search.problem import NoCover
+from unity_collage.search.problem import NoCover, Option
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 
 FEWER = settings(max_examples=settings().max_examples // 4)
@@ -141,16 +141,24 @@ def test_another_plan_is_not_taken_for_the_cheapest(
         proved=True,
         seconds=other.seconds,
         lower_bound=other.seconds,
-        kernels=tuple(_kernel(plan, by_id[o.id], o.seconds) for o in other.chosen),
+        gap=0.0,
+        tie_policy=None,
+        more_than_cheapest=0.0,
+        left_behind=("left",) * other.left_behind.bit_count(),
+        kernels=tuple(_kernel(plan, by_id[o.id], o) for o in other.chosen),
     )
     finding = checked(lie, problem)
     assert not finding.holds or other.seconds == pytest.approx(plan.seconds), finding.text
 
 
-def _kernel(plan: Plan, candidate: Candidate, seconds: float) -> PlannedKernel:
-    like = plan.kernels[0]
+def _kernel(plan: Plan, candidate: Candidate, option: Option) -> PlannedKernel:
     return replace(
-        like, candidate=candidate.id, backend=candidate.backend, label=candidate.label, seconds=seconds
+        plan.kernels[0],
+        candidate=candidate.id,
+        backend=candidate.backend,
+        label=candidate.label,
+        seconds=option.seconds,
+        interval=None if option.low is None else option.interval,
     )
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..search import Problem
-from ..search.certificate import why_not
+from ..index_set import members
+from ..search import Option, Problem
+from ..search.certificate import Certificate, why_not
 from ..search.tie_claim import why_not_ties
-from ..search.validity import ROUNDING
+from ..search.validity import ROUNDING, launch
 from .candidate import VIEW
 from .check_problems import why_another_problem, why_malformed, why_samples_do_not_hold
 from .instance import unpacked
-from .plan import Plan, hidden_by_limits
+from .plan import Plan, PlannedKernel, hidden_by_limits
 from .posed import PosedSample
 
 GIVEN = "the plan has no certificate: it was given, not searched"
@@ -72,19 +73,55 @@ def _why_another_claim(problem: Problem, plan: Plan) -> str | None:
     """Why the plan contradicts its certificate, or None."""
     certificate = plan.certificate
     assert certificate is not None
-    claim = plan.tie_policy or certificate
     if plan.proved != certificate.proved:
         return f"the plan says proved: {plan.proved}, its certificate {certificate.proved}"
-    figures = ((plan.seconds, claim.seconds), (plan.lower_bound, certificate.lower_bound))
-    for said, certified in figures:
+    return _why_other_seconds(plan, certificate) or _why_other_kernels(problem, plan, certificate)
+
+
+def _why_other_seconds(plan: Plan, certificate: Certificate) -> str | None:
+    """Why the plan has other figures than its certificate, or None."""
+    seconds = (plan.tie_policy or certificate).seconds
+    for said, certified in ((plan.seconds, seconds), (plan.lower_bound, certificate.lower_bound)):
         if not abs(said - certified) <= ROUNDING * max(abs(said), abs(certified)):
             return f"the plan says {said} s, its certificate {certified} s"
+    more = max(0.0, seconds - certificate.seconds)
+    if not abs(plan.more_than_cheapest - more) <= ROUNDING * abs(seconds):
+        return f"it costs {more} s more than the cheapest plan, not {plan.more_than_cheapest} s"
+    gap = max(0.0, seconds - more - certificate.lower_bound) / seconds if seconds else 0.0
+    return None if abs(plan.gap - gap) <= ROUNDING else f"the gap of the plan is {gap}, not {plan.gap}"
+
+
+def _why_other_kernels(problem: Problem, plan: Plan, certificate: Certificate) -> str | None:
+    """Why the kernels of the plan, or what it says of all, are not those of its certificate, or None."""
+    claim = plan.tie_policy or certificate
     by_id = {option.id: option for option in problem.options}
-    chosen = [by_id[identity] for identity in claim.chosen if by_id[identity].backend != VIEW]
-    kernels = [(kernel.candidate, kernel.backend, kernel.seconds) for kernel in plan.kernels]
-    if kernels != [(option.id, option.backend, option.seconds) for option in chosen]:
+    options = [by_id[identity] for identity in claim.chosen]
+    chosen = [option for option in options if option.backend != VIEW]
+    if [*map(_of_kernel, plan.kernels)] != [*map(_of_option, chosen)]:
         return "the kernels of the plan are not those of its certificate"
+    for kernel, option in zip(plan.kernels, chosen, strict=True):
+        if option.device not in ("", kernel.device):
+            return f"kernel {kernel.function} runs on {option.device}, not on {kernel.device or 'any device'}"
+    expected = sum(option.least is not None for option in chosen)
+    if plan.expected != expected:
+        return f"{expected} of its kernels have expected costs, not {plan.expected}"
+    launches = {option.backend: launch(problem, option) for option in chosen}
+    told = {**dict.fromkeys(launches, plan.launch_seconds), **plan.launches}
+    if plan.launch_seconds != problem.launch_seconds or told != launches:
+        return "its launches cost something else than those of its certificate"
+    left = {*claim.left_behind, *(node for o in options if o.backend == VIEW for node in members(o.inside))}
+    if len(plan.left_behind) != len(left):
+        return f"{len(left)} bindings are in no kernel, not {len(plan.left_behind)}"
     return None
+
+
+def _of_kernel(kernel: PlannedKernel) -> tuple[object, ...]:
+    return kernel.candidate, kernel.backend, kernel.seconds, kernel.interval
+
+
+def _of_option(option: Option) -> tuple[object, ...]:
+    interval = None if option.low is None else (option.low, option.high)
+    return option.id, option.backend, option.seconds, interval
 
 
 def _parts(problem: Problem, plan: Plan) -> Iterator[str]:
