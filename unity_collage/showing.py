@@ -1,6 +1,12 @@
-"""The values of this package in notebooks: ``unity_collage.show`` formats them."""
+"""The values of this package in notebooks, which ``unity_collage.show`` formats, and as data for JSON."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from typing import Any, cast
 
 
 class Shown:
@@ -16,3 +22,16 @@ class Shown:
         import unity_collage
 
         return unity_collage.show(self)._repr_html_()
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses and enumerations as JSON has them; numbers that it lacks, NaN and infinity, are null."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in cast("list[Any]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

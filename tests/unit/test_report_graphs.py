@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +21,7 @@ from unity_collage.plan.explanation import (
     Proof,
     Verdict,
 )
+from unity_collage.plan.plan import Plan
 from unity_collage.report.graphs import dot_graph, netron_graph
 from unity_collage.report.html import assembled
 from unity_collage.report.writing import FORMATS, write_report
@@ -80,6 +83,18 @@ def test_a_report_of_a_file_whose_name_is_no_text_is_written(suffix: str, tmp_pa
 
 def test_a_page_of_two_files_whose_names_are_no_text_is_one() -> None:
     assert rb"mod\udce8" in assembled("diff.html", "mod\udce8", {}, (), ()).encode()
+
+
+def test_numbers_that_json_lacks_are_null(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_report(str(path), "model", {"main": Plan(seconds=math.inf, gap=math.nan)}, {})
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    plan = json.loads(path.read_text(), parse_constant=refused)["main"]
+    assert plan["seconds"] is plan["gap"] is None
+    assert '{"limit": null}' in assembled("diff.html", "m", {"limit": math.inf}, (), ())
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

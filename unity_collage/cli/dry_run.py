@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .as_json import plain, print_json
+from ..showing import plain
+from .as_json import print_json
 from .options import sizes_of
 
 

@@ -13,6 +13,7 @@ from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.memory import PlanMemory
 from ..plan.plan import Plan
+from ..showing import plain
 from .beside import beside, titled
 from .moves import moves
 from .picture import picture_of
@@ -69,7 +70,7 @@ def assembled(page: str, title: str, data: Any, scripts: Sequence[str], styles: 
         "TITLE": html.escape(encodable(title)),
         "STYLE": "\n".join(map(_part, styles)),
         # The data must not end the element that it is in, or start a comment.
-        "DATA": json.dumps(data).replace("<", "\\u003c"),
+        "DATA": json.dumps(plain(data), allow_nan=False).replace("<", "\\u003c"),
         "SCRIPT": "\n".join(map(_part, scripts)),
     }
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part(page))

@@ -11,6 +11,7 @@ from ..lowering.library_file import write
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
+from ..showing import plain
 from .graphs import dot_graph, netron_graph
 from .html import html_report
 from .words import encodable
@@ -40,7 +41,7 @@ def write_report(
             name: {**plan, "explanation": encode(explained.get(name))}
             for name, plan in encoded(plans).items()
         }
-        text = json.dumps(whole, indent=1) + "\n"
+        text = json.dumps(plain(whole), indent=1, allow_nan=False) + "\n"
     write(Path(path), text.encode())
 
 
