@@ -126,6 +126,13 @@ def test_a_layout_change_that_others_read_stays_outside():
             "the factor comes behind the mask",
         ),
         (
+            lambda q, k, v: attend(
+                q, k, v, lambda s: op.multiply(op.multiply(s, relax.const(3e30)), relax.const(3e30))
+            ),
+            None,
+            "the factor of the scores is 8.99",
+        ),
+        (
             lambda q, k, v: attend(q, k, v, lambda s: op.add(op.add(s, constant(8)), constant(4, 8))),
             None,
             "there is one sum before the softmax",

@@ -284,6 +284,13 @@ def test_rows_are_normalized_as_channels():
             "a causal mask",
         ),
         (
+            ATTENTION,
+            lambda q, k: nn.attention(q, k, k, scale=float("inf")),
+            [(2, 9, 3, 16)] * 2,
+            "float16",
+            "the factor of the scores is inf",
+        ),
+        (
             "cudnn.pooling",
             lambda x: nn.max_pool2d(x, (2, 2), dilation=(2, 2)),
             [(1, 8, 9, 9)],
@@ -339,6 +346,10 @@ def scaled_late(q: Any, k: Any) -> Any:
         (lambda q, k: nn.softmax(op.matmul(q, k), axis=1), "the softmax is not over the keys"),
         (lambda q, k: op.matmul(op.matmul(q, k), q), "not of a softmax and values"),
         (lambda q, k: nn.relu(op.matmul(q, k)), "attention has no nn.relu there"),
+        (
+            lambda q, k: op.multiply(op.matmul(q, k), relax.const(np.float16(np.inf))),
+            "the factor of the scores is inf, attention takes a finite float32",
+        ),
     ],
 )
 def test_what_is_not_an_attention_has_a_reason(body, reason):

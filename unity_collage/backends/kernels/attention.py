@@ -14,7 +14,16 @@ from tvm import ir, relax
 from ...graph.free_sizes import UnknownSize, for_all_sizes
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.program import NativeStep, View
-from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_sized
+from ..native.values import (
+    attrs_of,
+    dtype_of,
+    is_finite_float32,
+    op_name,
+    scalar_of,
+    shape_of,
+    static_shape,
+    why_not_sized,
+)
 from ..native.views import broadcast
 
 PRIMITIVE = "attention"
@@ -74,7 +83,10 @@ def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | st
         return "the scores are multiplied by something else than one number"
     if step.attr("softmax") or step.arg("mask") is not None:
         return "the factor comes behind the mask or the softmax"
-    return replace(step.with_attrs(scale=step.attr("scale") * factor), args=_made_by(step, call))
+    scale = step.attr("scale") * factor
+    if not is_finite_float32(scale):
+        return f"the factor of the scores is {scale}, attention takes a finite float32"
+    return replace(step.with_attrs(scale=scale), args=_made_by(step, call))
 
 
 def _masked(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:

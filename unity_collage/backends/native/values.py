@@ -14,6 +14,7 @@ from ...graph.free_sizes import is_free, shape_with_sizes
 from .program import ScratchTensor, View
 from .views import row_major
 
+_LARGEST = float(np.finfo(np.float32).max)
 _OF_NUMPY = frozenset(("float16", "float32", "float64", "int8", "uint8", "int32", "int64"))
 
 
@@ -84,6 +85,11 @@ def scalar_of(value: Any) -> float | None:
     ):
         return float(array_of(value).astype(np.float64).reshape(()))
     return None
+
+
+def is_finite_float32(number: float) -> bool:
+    """Whether ``number`` is finite and within the range of float32; the executors read no others."""
+    return abs(number) <= _LARGEST
 
 
 def array_of(constant: Any) -> np.ndarray:
