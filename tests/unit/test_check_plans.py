@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +268,27 @@ def test_a_text_that_is_no_problem_is_named() -> None:
             unpacked(text)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sources": [["0"], [], []]}, "'0' is not a whole number"),
+        ({"free": [10**12]}, "a node does not exist"),
+        ({"results": [-1]}, "a node does not exist"),
+        ({"launch_seconds": None}, "None is not a number"),
+        ({"launches": []}, "no attribute"),
+        ({"options": [[0, [0], "1", [], 0, None, None]]}, "'1' is not a number"),
+        ({"options": [[[0], [0], 1.0, [], 0, None, None]]}, "is not a whole number"),
+        ({"transitions": [["tvm", 1, 0.5]]}, "1 is not a text"),
+    ],
+)
+def test_a_problem_of_other_types_is_named(change: dict[str, Any], reason: str) -> None:
+    """Otherwise the checker would end in an error of its own, or take all memory for a number of a node."""
+    data = json.loads(zlib.decompress(base64.b64decode(packed(stated_problem(costed()["main"])))))
+    text = base64.b64encode(zlib.compress(json.dumps({**data, **change}).encode())).decode()
+    with pytest.raises(InvalidAnnotation, match=f"the problem of a plan cannot be read: .*{reason}"):
+        unpacked(text)
+
+
 def test_what_is_no_problem_at_all_is_named() -> None:
     problem = stated_problem(costed()["main"])
     assert why_malformed(problem) is None
@@ -273,6 +297,10 @@ def test_what_is_no_problem_at_all_is_named() -> None:
     assert why_malformed(replace(problem, options=twice)) == "two options have one id"
     outside = (replace(problem.options[0], inside=0b1000),)
     assert "nodes that do not exist" in (why_malformed(replace(problem, options=outside)) or "")
+    vague = (replace(problem.options[0], low=nan), *problem.options[1:])
+    assert why_malformed(replace(problem, options=vague)) == "option 0 has no interval"
+    for changed in ({"launch_seconds": inf}, {"launches": {"tvm": nan}}, {"drift": nan}):
+        assert "is not a finite number" in (why_malformed(replace(problem, **changed)) or "")
     short = replace(problem, transitions={("toy", "tvm"): (0.1,)})
     assert why_malformed(short) == "transitions are not for each node"
 

@@ -31,6 +31,8 @@ def why_malformed(problem: Problem) -> str | None:
             return f"option {option.id} has no cost"
         if option.least is not None and not isfinite(option.least):
             return f"option {option.id} has no lower bound"
+        if not all(map(isfinite, option.interval)):
+            return f"option {option.id} has no interval"
     devices, backends = (
         {getattr(option, side) for option in problem.options} for side in ("device", "backend")
     )
@@ -39,6 +41,8 @@ def why_malformed(problem: Problem) -> str | None:
     for seconds in problem.transitions.values():
         if isinstance(seconds, tuple) and len(seconds) != count:
             return "transitions are not for each node"
+    if not all(map(isfinite, (problem.launch_seconds, *problem.launches.values(), problem.drift))):
+        return "a launch, or the drift, is not a finite number"
     return None
 
 

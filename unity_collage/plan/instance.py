@@ -9,8 +9,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InvalidAnnotation
 from ..index_set import IndexSet, index_set, members
@@ -50,21 +49,49 @@ def unpacked(text: str) -> Problem:
     """The problem in a text of :func:`packed`; raises InvalidAnnotation."""
     try:
         data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-        backends, devices = data["backends"], dict(data.get("devices", ()))
-        least, unmeasured = dict(data.get("least", ())), frozenset(data.get("open", ()))
+        count, backends = len(data["sources"]), data["backends"]
+        devices = {_whole(identity): _text(device) for identity, device in data.get("devices", ())}
+        least = {_whole(identity): _number(seconds) for identity, seconds in data.get("least", ())}
+        unmeasured = frozenset(map(_whole, data.get("open", ())))
         return Problem(
-            sources=tuple(tuple(sources) for sources in data["sources"]),
-            free=index_set(data["free"]),
-            options=tuple(_option(row, backends, devices, least, unmeasured) for row in data["options"]),
-            launch_seconds=data["launch_seconds"],
-            results=index_set(data["results"]),
-            transitions={(writer, reader): _transition(each) for writer, reader, each in data["transitions"]},
-            launches=data["launches"],
-            exclusions=tuple((one, other) for one, other in data.get("exclusions", ())),
-            redundant=data["redundant"],
-            drift=data["drift"],
+            sources=tuple(tuple(map(_whole, sources)) for sources in data["sources"]),
+            free=_nodes(data["free"], count),
+            options=tuple(
+                Option(
+                    id=_whole(identity),
+                    inside=_nodes(inside, count),
+                    seconds=_number(seconds),
+                    hidden=_nodes(hidden, count),
+                    backend=_text(backends[_whole(backend)]),
+                    low=None if low is None else _number(low),
+                    high=None if high is None else _number(high),
+                    device=devices.get(identity, ""),
+                    least=least.get(identity),
+                    is_open=identity in unmeasured,
+                )
+                for identity, inside, seconds, hidden, backend, low, high in data["options"]
+            ),
+            launch_seconds=_number(data["launch_seconds"]),
+            results=_nodes(data["results"], count),
+            transitions={
+                (_text(writer), _text(reader)): _transition(each)
+                for writer, reader, each in data["transitions"]
+            },
+            launches={_text(backend): _number(seconds) for backend, seconds in data["launches"].items()},
+            exclusions=tuple((_text(one), _text(other)) for one, other in data.get("exclusions", ())),
+            redundant=bool(data["redundant"]),
+            drift=_number(data["drift"]),
         )
-    except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
+    except (
+        binascii.Error,
+        zlib.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+    ) as error:
         raise InvalidAnnotation(f"the problem of a plan cannot be read: {error}") from error
 
 
@@ -72,27 +99,31 @@ def _list(indexes: IndexSet) -> list[int]:
     return list(members(indexes))
 
 
-def _option(
-    row: list[Any],
-    backends: Any,
-    devices: Mapping[int, str],
-    least: Mapping[int, float],
-    unmeasured: frozenset[int],
-) -> Option:
-    identity, inside, seconds, hidden, backend, low, high = row
-    return Option(
-        identity,
-        index_set(inside),
-        seconds,
-        index_set(hidden),
-        backends[backend],
-        low,
-        high,
-        devices.get(identity, ""),
-        least.get(identity),
-        identity in unmeasured,
-    )
+def _nodes(data: Any, count: int) -> IndexSet:
+    """A set of nodes; there are ``count`` nodes."""
+    nodes = [_whole(node) for node in data]
+    if any(not 0 <= node < count for node in nodes):
+        raise ValueError("a node does not exist")
+    return index_set(nodes)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
 
 
 def _transition(each: Any) -> float | tuple[float, ...]:
-    return each if isinstance(each, float | int) else tuple(map(float, each))
+    return tuple(map(_number, cast("list[Any]", each))) if isinstance(each, list) else _number(each)

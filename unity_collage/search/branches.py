@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from math import fsum, inf
+from math import fsum, inf, isfinite
 
 from ..index_set import IndexSet, members
 from .problem import Option, Problem
@@ -93,6 +93,8 @@ def _why_no_branch(between: Between, branch: ProofBranch) -> str | None:
     taken = {id_ for id_, way in branch.forks if way}
     if not taken.issuperset(id_ for id_, _ in branch.charged) or not _is_once(branch.charged):
         return "a branch charges for options that it does not take"
+    if not all(isfinite(seconds) for _, seconds in branch.charged):
+        return "a branch charges what is not a finite number"
     if branch.proof is None:
         settled = between.only_plan_seconds(branch.forks)
         return "a branch has no proof, and may have several plans" if settled is None else None
