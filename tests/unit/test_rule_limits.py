@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tvm import relax
 from tvm.ir import IRModule
+from tvm.relax.dpl import DFPattern as Pattern
+from tvm.relax.dpl import is_op, wildcard
 from tvm.target import Target
 
 from unity_collage.annotations import COSTS, DECLINED, PLAN
@@ -12,7 +14,7 @@ from unity_collage.graph import DataflowGraph, Limits, OpKind
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.candidate import DeclinedBinding
 from unity_collage.plan.check import checked
-from unity_collage.rules import ByKind, Combine, Combiner, FusionCone, OpCallByKind
+from unity_collage.rules import ByKind, Combine, Combiner, DFPattern, FusionCone, OpCallByKind
 from unity_collage.rules.base import Declined, Rule
 from unity_collage.rules.region import Region
 from unity_collage.testing import graphs
@@ -28,6 +30,7 @@ def limits(rule: Rule, func: relax.Function) -> list[tuple[int, str]]:
 
 NUMBER = "only the 1 smallest groups and the largest one are offered"
 SIZE = "groups of more than 2 operators, or 8 in a row, are not offered"
+TRIED = "the pattern has more than 256 alternatives: the others are not tried"
 DEPTH = "groups of more than 12 operators, or 2 in a row, are not offered"
 
 
@@ -71,6 +74,22 @@ def test_unions_that_were_not_tried_are_named_also_where_none_is_offered() -> No
     rule = Combine(OpCallByKind(), (Picky(),), Limits(), max_work=1)
     reason = "unions that end here are not all tried: more than 1 steps"
     assert (2, reason) in limits(rule, graphs.chain())
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(3, []), (4, [(2, TRIED)])])
+def test_a_pattern_says_that_not_all_of_its_alternatives_are_tried(
+    depth: int, expected: list[tuple[int, str]]
+) -> None:
+    """A sum has two orders of its operands, and 15 sums have more orders than are tried."""
+
+    def sums(left: int) -> Pattern:
+        return is_op("relax.add")(sums(left - 1), sums(left - 1)) if left else wildcard()
+
+    def rule(root: str) -> DFPattern:
+        return DFPattern("many", lambda: is_op(root)(sums(depth)), lambda calls: None, root)
+
+    assert limits(rule("relax.tanh"), graphs.chain()) == expected
+    assert limits(rule("relax.cos"), graphs.chain()) == []
 
 
 def test_the_plan_and_the_checker_name_what_was_not_offered() -> None:

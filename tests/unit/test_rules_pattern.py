@@ -10,8 +10,9 @@ from tvm.relax.dpl import DFPattern as Pattern
 from tvm.relax.dpl import TupleGetItemPattern, is_op, wildcard
 from tvm.script import relax as R
 
+from unity_collage.backends.onednn.lrn import lrn_pattern
 from unity_collage.rules import DFPattern
-from unity_collage.rules.alternatives import MAX_ALTERNATIVES, alternatives, matches
+from unity_collage.rules.alternatives import MAX_ALTERNATIVES, matches, tried
 from unity_collage.testing import graphs
 
 
@@ -101,13 +102,30 @@ def test_parts_of_alternatives_are_named_by_the_pattern_they_come_from() -> None
     pattern = is_op("relax.exp")(operand)
     func = graphs.chain()
     exp = func.body.blocks[0].bindings[1].value
-    found_parts = list(matches(pattern, exp, relax.analysis.get_var2val(func)))
+    found_parts = list(matches(tried(pattern)[0], exp, relax.analysis.get_var2val(func)))
     assert all(pattern in match for match in found_parts) and len(found_parts) > 1
 
 
-def test_choices_are_limited() -> None:
-    def sums(depth: int) -> Pattern:
-        return wildcard() if depth == 0 else is_op("relax.add")(sums(depth - 1), sums(depth - 1))
+def sums(depth: int) -> Pattern:
+    return wildcard() if depth == 0 else is_op("relax.add")(sums(depth - 1), sums(depth - 1))
 
-    assert len(list(alternatives(sums(4)))) == 1 + MAX_ALTERNATIVES
-    assert len(list(alternatives(relu()))) == 1
+
+def test_choices_are_limited() -> None:
+    """Seven sums have 128 orders of operands, fifteen have more than are tried."""
+    found, reason = tried(sums(3))
+    assert (len(found), reason) == (1 + 2**7, None)
+    found, reason = tried(sums(4))
+    assert len(found) == 1 + MAX_ALTERNATIVES and "the others are not tried" in (reason or "")
+    assert len(tried(relu())[0]) == 1
+
+
+def test_only_what_makes_a_difference_is_decided() -> None:
+    """The order of one value with itself makes none, nor do choices on the side that is not taken."""
+    operand = wildcard()
+    assert len(tried(is_op("relax.multiply")(operand, operand))[0]) == 1
+    left, right = sums(2), is_op("relax.exp")(wildcard())
+    assert len(tried(left | right)[0]) == 1 + 2**3 + 1
+
+
+def test_the_normalization_of_onednn_is_tried_in_all_ways() -> None:
+    assert tried(lrn_pattern())[1] is None

@@ -6,8 +6,8 @@ So a pattern is expanded into patterns without choices, and each of them is matc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice, product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import tvm
@@ -26,8 +26,8 @@ from tvm.relax.dpl import (
     TypePattern,
 )
 
-MAX_ALTERNATIVES = 64
-"""The most ways that are tried: six choices between two."""
+MAX_ALTERNATIVES = 256
+"""The most ways that are tried: eight choices between two."""
 
 _COMMUTATIVE = frozenset(
     f"relax.{name}"
@@ -41,45 +41,60 @@ Match = dict[DFPattern, relax.Expr]
 """The expression that each part of a pattern has matched, keyed by the parts of the original pattern."""
 
 
-def matches(pattern: DFPattern, root: relax.Expr, definitions: Mapping[Any, Any]) -> Iterator[Match]:
-    """All matches of ``pattern`` with ``root`` as its last expression; the match that TVM prefers comes first.
+Alternative = tuple[DFPattern, dict[DFPattern, DFPattern]]
+"""A pattern without choices, and for each new part of it the part of the original pattern that it is made of."""
 
-    Both sides of every ``|`` and both operand orders of every commutative operator are tried. The same match may come
-    several times.
+
+def matches(
+    alternatives: Iterable[Alternative], root: relax.Expr, definitions: Mapping[Any, Any]
+) -> Iterator[Match]:
+    """All matches of the ``alternatives`` of a pattern with ``root`` as its last expression, in their order.
+
+    The same match may come several times.
     """
-    for alternative, origin in alternatives(pattern):
+    for alternative, origin in alternatives:
         matched = alternative.extract_matched_expr(root, definitions)
         if matched is not None:
             yield {origin.get(part, part): expr for part, expr in matched.items()}
 
 
-def alternatives(pattern: DFPattern) -> Iterator[tuple[DFPattern, dict[DFPattern, DFPattern]]]:
-    """``pattern``, then one pattern for each way to decide all its choices, with the origin of each new part.
+def tried(pattern: DFPattern) -> tuple[list[Alternative], str | None]:
+    """The alternatives of ``pattern`` that are tried, and why these are not all, or None.
 
-    At most MAX_ALTERNATIVES ways are tried. A part that occurs twice is decided once.
+    The first one is ``pattern`` itself, whose match is the one that TVM prefers.
+    """
+    found = list(islice(_alternatives(pattern), 1 + MAX_ALTERNATIVES + 1))
+    if len(found) <= 1 + MAX_ALTERNATIVES:
+        return found, None
+    return found[:-1], f"the pattern has more than {MAX_ALTERNATIVES} alternatives: the others are not tried"
+
+
+def _alternatives(pattern: DFPattern) -> Iterator[Alternative]:
+    """``pattern``, then one pattern for each way to decide its choices: a side of every ``|``, and an operand order of
+    every commutative operator.
+
+    A part that occurs twice is decided once, and a part of a side that is not taken is not decided.
     """
     yield pattern, {}
-    choices: dict[DFPattern, None] = {}
-    _collect(pattern, choices, set())
-    if choices:
-        for decided in islice(product((False, True), repeat=len(choices)), MAX_ALTERNATIVES):
-            rebuilding = _Rebuilding(dict(zip(choices, decided, strict=True)))
-            yield rebuilding.of(pattern), rebuilding.origin
+    decided: list[bool] | None = []
+    while decided is not None:
+        rebuilding = _Rebuilding(decided)
+        made = rebuilding.of(pattern)
+        if not rebuilding.decided:
+            return
+        yield made, rebuilding.origin
+        decided = _following(rebuilding.decided)
+
+
+def _following(decided: Sequence[bool]) -> list[bool] | None:
+    """The decisions after these in the order of a tree, as far as they are known; None after the last ones."""
+    last = next((place for place in reversed(range(len(decided))) if not decided[place]), None)
+    return None if last is None else [*decided[:last], True]
 
 
 def is_structure(part: DFPattern) -> bool:
     """Whether the expression that ``part`` matches belongs to the match; wildcards and type conditions do not."""
     return isinstance(part, (CallPattern, TuplePattern, TupleGetItemPattern))
-
-
-def _collect(part: DFPattern, choices: dict[DFPattern, None], seen: set[DFPattern]) -> None:
-    if part in seen:
-        return
-    seen.add(part)
-    if isinstance(part, OrPattern) or _commutes(part):
-        choices[part] = None
-    for below in _below(part):
-        _collect(below, choices, seen)
 
 
 def _below(part: DFPattern) -> tuple[DFPattern, ...]:
@@ -100,15 +115,22 @@ def _commutes(part: DFPattern) -> bool:
     if not isinstance(part, CallPattern) or not isinstance(part.op, ExprPattern):
         return False
     op = part.op.expr
-    return isinstance(op, tvm.ir.Op) and op.name in _COMMUTATIVE and len(part.args) == 2
+    if not isinstance(op, tvm.ir.Op) or op.name not in _COMMUTATIVE or len(part.args) != 2:
+        return False
+    return not part.args[0].same_as(part.args[1])
 
 
 class _Rebuilding:
-    """Builds a pattern with its choices decided. A part without a choice inside stays the same object."""
+    """Builds a pattern with its choices decided. A part without a choice inside stays the same object.
 
-    def __init__(self, decisions: dict[DFPattern, bool]):
-        self._decisions = decisions
+    The first choices are ``decided`` as given, later ones for the left side and the order that is written.
+    """
+
+    def __init__(self, decided: Sequence[bool]):
+        self._given = iter(decided)
         self._made: dict[DFPattern, DFPattern] = {}
+        self.decided: list[bool] = []
+        """The decisions, in the order in which they were asked for."""
         self.origin: dict[DFPattern, DFPattern] = {}
 
     def of(self, part: DFPattern) -> DFPattern:
@@ -119,12 +141,17 @@ class _Rebuilding:
                 self.origin[made] = part
         return self._made[part]
 
+    def _decide(self) -> bool:
+        self.decided.append(next(self._given, False))
+        return self.decided[-1]
+
     def _new(self, part: DFPattern) -> DFPattern:
         if isinstance(part, OrPattern):
-            return self.of(part.right if self._decisions[part] else part.left)
+            return self.of(part.right if self._decide() else part.left)
+        is_turned = _commutes(part) and self._decide()
         old = _below(part)
         new = [self.of(below) for below in old]
-        if self._decisions.get(part):
+        if is_turned:
             new.reverse()
         if all(a.same_as(b) for a, b in zip(new, old, strict=True)):
             return part

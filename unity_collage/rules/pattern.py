@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.dpl import DFPattern as Pattern
 
 from ..graph import DataflowGraph, IndexSet, Node, index_set, members
-from .alternatives import is_structure, matches
+from .alternatives import is_structure, matches, tried
 from .base import Declined, Found, why_not_static_kernel
 from .tree import Printed
 
@@ -20,7 +20,8 @@ class DFPattern(Printed):
 
     Matches may overlap, and a root may have several: one for each side of ``|`` and each order of commutative operands
     that matches other nodes (:func:`matches`). The inside has the calls, tuples and projections that the pattern spells
-    out. A value that a wildcard matches, even one with a type condition, is outside.
+    out. A value that a wildcard matches, even one with a type condition, is outside. Where a pattern has more
+    alternatives than are tried, each root is declined for that limit.
     """
 
     name: str
@@ -32,15 +33,16 @@ class DFPattern(Printed):
     """The operator of the pattern's last call; other bindings are not tried."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
-        pattern = self.pattern()
+        roots = [node for node in graph.nodes if node.op == self.root]
+        if not roots:
+            return
+        alternatives, untried = tried(self.pattern())
         definitions = relax.analysis.get_var2val(graph.func)
         values = {node.value: node.index for node in graph.nodes}
-        for node in graph.nodes:
-            if node.op != self.root:
-                continue
+        for node in roots:
             found = (
                 index_set(values[e] for part, e in match.items() if is_structure(part) and e in values)
-                for match in matches(pattern, node.value, definitions)
+                for match in matches(alternatives, node.value, definitions)
             )
             for inside in dict.fromkeys(found):
                 reason = self._why_not(graph, inside)
@@ -48,6 +50,8 @@ class DFPattern(Printed):
                     yield Found(inside, self.name, self.name)
                 else:
                     yield Declined(node.index, self.name, reason)
+            if untried is not None and _why_no_part(node) is None:
+                yield Declined(node.index, self.name, untried, "limit")
 
     def _why_not(self, graph: DataflowGraph, inside: IndexSet) -> str | None:
         nodes = [graph.nodes[i] for i in members(inside)]
