@@ -17,6 +17,7 @@ from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartit
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.plan import Rival, WithoutCost
+from unity_collage.plan.problem import why_no_cover
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -154,6 +155,20 @@ def test_an_operator_that_no_backend_can_make_is_named() -> None:
     func = COSTS.write(CANDIDATES.write(builder.get()["main"], ()), Costs())
     with pytest.raises(NoPlan, match=r"no kernel for relax\.hint_on_device"):
         SearchPartition()(IRModule({"main": func}))
+
+
+def test_backends_that_exclude_each_other_are_why_there_is_no_plan() -> None:
+    """Each operator has a kernel, but only one of the two backends may be in a plan."""
+    candidates = tuple(Candidate(i, name, "typed", "single", (i,)) for i, name in enumerate("aba"))
+    by_key = {str(candidate.id): Cost(1.0) for candidate in candidates}
+    costs = Costs(by_key, {candidate.id: str(candidate.id) for candidate in candidates}, exclusions=("a|b",))
+    func = COSTS.write(CANDIDATES.write(graphs.chain(), candidates), costs)
+    reason = "a and b exclude each other, and neither makes a plan without the other"
+    with pytest.raises(NoPlan, match=reason):
+        SearchPartition()(IRModule({"main": func}))
+    graph = DataflowGraph(graphs.chain())
+    assert why_no_cover(graph, 0, candidates, exclusions=("a|b",)).endswith(f"a single: {reason}")
+    assert why_no_cover(graph, 0, candidates).endswith("a single: it is refused, or no plan contains it")
 
 
 @pytest.mark.parametrize(

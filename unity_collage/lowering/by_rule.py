@@ -96,7 +96,8 @@ def applied_by_rule(
     try:
         solution = greedy_cover(_problem(graph, candidates, order), order)
     except NoCover as error:
-        raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
+        excluded = excluding(candidate.backend for candidate in candidates)
+        raise NoPlan(why_no_cover(graph, error.index, candidates, exclusions=excluded)) from None
     result, groups, outlined = applied(graph, [by_id[option.id] for option in solution.chosen], names)
     plan = plan_of(
         graph,

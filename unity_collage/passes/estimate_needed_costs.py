@@ -15,6 +15,7 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
+from ..backends.registry import excluding
 from ..cost.asking import workloads
 from ..cost.expected import with_expected
 from ..cost.lazy import Search, lazy_costs
@@ -79,7 +80,8 @@ class EstimateNeededCosts:
             search = Search(make, known=known, expected=expected, guesses=True)
             costs = lazy_costs(func, self.model, search, mod)
         except NoCover as error:
-            raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
+            excluded = excluding(candidate.backend for candidate in candidates)
+            raise NoPlan(why_no_cover(graph, error.index, candidates, exclusions=excluded)) from None
         if self.programs:
             best = solve(make(costs)).seconds
             for search in self._others(make, self.hopeless * best, {**known, **_measured(costs)}):

@@ -18,7 +18,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN, UNRECOGNISED
-from ..backends.registry import known
+from ..backends.registry import excluding, known
 from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
 from ..devices.table import label_of
@@ -154,7 +154,8 @@ class SearchPartition:
         try:
             return COSTS.write(func, self._lazy_costs(func, make, mod))
         except NoCover as error:
-            raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
+            excluded = excluding(candidate.backend for candidate in candidates)
+            raise NoPlan(why_no_cover(graph, error.index, candidates, exclusions=excluded)) from None
 
     def _lazy_costs(self, func: relax.Function, make: Callable[[Costs], Problem], mod: IRModule) -> Costs:
         assert self.estimator is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from tvm import ir
@@ -189,11 +189,37 @@ def possible_without_kernels(graph: DataflowGraph) -> IndexSet:
 
 
 def why_no_cover(
-    graph: DataflowGraph, index: int, candidates: Iterable[Candidate], costs: Costs | None = None
+    graph: DataflowGraph,
+    index: int,
+    candidates: Iterable[Candidate],
+    costs: Costs | None = None,
+    exclusions: Sequence[str] = (),
 ) -> str:
-    """Why the binding ``index`` cannot be computed: the reason of each candidate that contains it."""
-    node = graph.nodes[index]
-    holders = [candidate for candidate in candidates if index in candidate.indexes]
-    reasons = [f"{c.backend} {c.label}: {costs.of(c.id).reason}" for c in holders if costs]
+    """Why the binding ``index`` cannot be computed: the reason of each candidate that contains it.
+
+    ``exclusions``: pairs of backends that exclude each other, as ``"one|other"``, in addition to those of ``costs``.
+    """
+    node, candidates = graph.nodes[index], list(candidates)
+    pairs = [pair.split("|") for pair in (*exclusions, *(costs.exclusions if costs else ()))]
+    there = {candidate.backend for candidate in candidates}
+    reasons = [
+        f"{holder.backend} {holder.label}: {_why_unused(holder, costs, pairs, there)}"
+        for holder in candidates
+        if index in holder.indexes
+    ]
     why = "; ".join(dict.fromkeys(reasons)) or "no backend takes it and TVM has no legalization for it"
     return f"no kernel for {node.op} (binding {node.var.name}): {why}"
+
+
+def _why_unused(
+    candidate: Candidate, costs: Costs | None, exclusions: Sequence[Sequence[str]], there: Container[str]
+) -> str:
+    """Why a candidate is in no plan: it was refused, or what others it needs cannot be in a plan with it."""
+    cost = costs.of(candidate.id) if costs else None
+    if cost is not None and cost.seconds is None:
+        return cost.reason
+    for pair in exclusions:
+        if candidate.backend in pair and all(name in there for name in pair):
+            one, other = pair
+            return f"{one} and {other} exclude each other, and neither makes a plan without the other"
+    return "it has a cost, but no plan contains it" if costs else "it is refused, or no plan contains it"
