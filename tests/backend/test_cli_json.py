@@ -121,6 +121,22 @@ def test_a_report_of_a_profile_has_its_times(
     assert cli.main(["check", "r.json"]) == 0
 
 
+def test_a_saved_program_is_checked_against_its_model(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its candidates, and the problem that the costs in the database make of them."""
+    monkeypatch.chdir(folder)
+    words = ["m.onnx", "--database", "c.sqlite", "--backends", "openblas", "tvm"]
+    assert cli.main(["compile", *words, "-o", "ours.so", "-q"]) == 0
+    capfd.readouterr()
+    assert cli.main(["check", "ours.so", "--model", *words[:1], *words[3:], "-q"]) == 0
+    assert "; its candidates are those of the model" in capfd.readouterr().out
+    assert cli.main(["check", "ours.so", "--model", *words, "-q"]) == 0
+    assert capfd.readouterr().out.startswith("main: proved: ")
+    assert cli.main(["check", "ours.so", "--model", "m.onnx", "--backends", "tvm", "-q"]) == 1
+    assert "main: does not hold: candidate 0 is " in capfd.readouterr().out
+
+
 def test_what_does_not_hold_is_data_and_an_exit_code(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,10 +19,13 @@ from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cli.main import main
-from unity_collage.errors import InvalidAnnotation
+from unity_collage.errors import CollageError, InvalidAnnotation
 from unity_collage.graph import DataflowGraph
+from unity_collage.inspection.stated_model import of_model
+from unity_collage.inspection.statement import Statement
 from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
 from unity_collage.passes.search_partition import checked_for, stated_problem
+from unity_collage.pipeline import Pipeline
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.check import checked, why_another_problem, why_malformed
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs, SampleCosts
@@ -37,6 +40,7 @@ from unity_collage.program.facts import _packed, plans_in
 from unity_collage.search import Problem
 from unity_collage.search.auto import certified, solve
 from unity_collage.search.certificate import Certificate, why_not
+from unity_collage.target import host_target
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -176,7 +180,7 @@ def test_a_plan_is_compared_with_the_annotations_whatever_else_it_claims(
         ),
         (
             lambda p: replace(p, kernels=(replace(p.kernels[0], threads=1),)),
-            "is described otherwise than candidate",
+            "has other threads than candidate",
         ),
     ],
 )
@@ -215,6 +219,78 @@ def test_the_command_says_a_line_for_each_plan(
     assert capsys.readouterr().out == line
     assert main(["check", str(path), "--annotated", str(annotated)]) == 0
     assert capsys.readouterr().out == line
+
+
+def compiled_from(model: FixedCost) -> tuple[IRModule, Pipeline, Plan]:
+    """The model, the passes that compile it, and the plan."""
+    mod, pipeline = (
+        IRModule({"main": graphs.chain()}),
+        Pipeline(backends=("toy", "tvm"), model=model, every=True),
+    )
+    with host_target():
+        searched = tvm.transform.Sequential([*pipeline.until_costs(), pipeline.search()])(mod)
+    return mod, pipeline, PLAN.read(searched["main"])
+
+
+FASTER = FixedCost({"toy": 1.0, "tvm": 2.0, "tvm:relu+exp+tanh": 2.5}, launch=0.1)
+
+
+def without_the_kernel(plan: Plan, stated: Statement) -> Plan:
+    """The cheapest plan of the other candidates, as if the only kernel of ``plan`` were refused."""
+    problem = unpacked(plan.problem)
+    rest = tuple(option for option in problem.options if option.id != plan.kernels[0].candidate)
+    problem = replace(problem, options=rest)
+    lie = _with_certificate(plan, problem, certified(problem, solve(problem)))
+    candidates = {candidate.id: candidate for candidate in CANDIDATES.read(stated.functions["main"])}
+    kernels = tuple(
+        replace(kernel, label=of.label, bindings=("name",) * len(of.indexes))
+        for kernel in lie.kernels
+        if (of := candidates[kernel.candidate])
+    )
+    return replace(lie, problem=packed(problem), kernels=kernels)
+
+
+def of_other_bindings(plan: Plan) -> Plan:
+    """The plan of a problem in which everything may be left behind."""
+    problem = replace(unpacked(plan.problem), free=0b111)
+    lie = _with_certificate(plan, problem, certified(problem, solve(problem)))
+    return replace(lie, problem=packed(problem), left_behind=("a", "b", "c"))
+
+
+def of_another_backend(plan: Plan) -> Plan:
+    """The plan with its kernels by another backend."""
+    problem = unpacked(plan.problem)
+    options = tuple(replace(option, backend="toy") for option in problem.options)
+    kernels = tuple(replace(kernel, backend="toy") for kernel in plan.kernels)
+    return replace(plan, problem=packed(replace(problem, options=options)), kernels=kernels)
+
+
+def test_a_plan_is_compared_with_the_candidates_of_its_model() -> None:
+    with only_backends(TOY):
+        mod, pipeline, plan = compiled_from(FASTER)
+        stated = of_model(mod, "m.onnx", pipeline, {"main": plan})
+        assert stated.checked("main", plan).text.endswith("; its candidates are those of the model")
+        fewer = stated.checked("main", without_the_kernel(plan, stated)).text
+        assert fewer.endswith("those of the model, and it leaves out 1 for which it has no cost")
+        for change, reason in (
+            (of_other_bindings, "other bindings may be left behind"),
+            (of_another_backend, "candidate 3 is tvm "),
+        ):
+            assert checked(change(plan)).holds
+            assert f"does not hold: {reason}" in stated.checked("main", change(plan)).text
+        with pytest.raises(CollageError, match=r"m.onnx has no function other with candidates"):
+            stated.checked("other", plan)
+
+
+def test_a_plan_is_compared_with_the_costs_of_its_model() -> None:
+    with only_backends(TOY):
+        mod, pipeline, plan = compiled_from(FASTER)
+        stated = of_model(mod, "m.onnx", pipeline, {"main": plan}, has_costs=True)
+        assert stated.checked("main", plan).text.startswith("proved: 2600 ms, and no plan of its ")
+        _, _, other = compiled_from(FixedCost({"toy": 1.0, "tvm": 2.0, "tvm:relu+exp+tanh": 1.5}, launch=0.1))
+        assert checked(other).holds
+        for lie in (other, without_the_kernel(plan, stated)):
+            assert "the annotations state another problem" in stated.checked("main", lie).text
 
 
 def test_the_command_refuses_a_forged_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from unity_collage.compiler import explain
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import ModelError
 from unity_collage.graph.variants import range_of
+from unity_collage.inspection.statement import of_text
 from unity_collage.passes import (
     AnnotateCandidates,
     ChooseVariants,
@@ -296,7 +297,8 @@ def reported(mod: IRModule, path: Path, change: Callable[[dict[str, Plan]], None
 
 
 def verdicts(path: str, annotated: str | None = None) -> dict[str, str]:
-    return {name: finding.text for name, finding in findings(path, annotated)}
+    stated = None if annotated is None else of_text(annotated)
+    return {name: finding.text for name, finding in findings(path, stated)}
 
 
 def test_the_certificate_of_a_range_is_checked_with_and_without_annotations(tmp_path: Path) -> None:

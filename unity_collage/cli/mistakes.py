@@ -97,7 +97,8 @@ def _check_device(options: Namespace, given: Mapping[str, Any]) -> None:
 
 def _may_be_gpu(options: Namespace) -> bool:
     """Whether the target is a GPU, or that of servers, whose target is not known yet."""
-    return options.rpc is not None or (options.target is not None and options.target.kind.name == "cuda")
+    has_servers = getattr(options, "rpc", None) is not None
+    return has_servers or (options.target is not None and options.target.kind.name == "cuda")
 
 
 def _without_costs(option: str) -> str:

@@ -34,9 +34,7 @@ def add_options(
     """Add the options for the choice of kernels and the limits of measuring, and the ``model`` that they are for."""
     if model:
         command.add_argument("model", metavar="MODEL", help=what)
-    add_threads(command, argparse.SUPPRESS)  # the number may also stand before the command
-    _add_sizes(command)
-    _add_freedom(command)
+    add_model_options(command)
     _add_effort(command)
     command.add_argument(
         "--database",
@@ -54,6 +52,13 @@ def add_options(
         help="take no costs from packs of this processor's family; everything that is not in the database is measured",
     )
     _add_remote(command)
+
+
+def add_model_options(command: argparse.ArgumentParser) -> None:
+    """Add the options on which the candidates of a model depend."""
+    add_threads(command, argparse.SUPPRESS)  # the number may also stand before the command
+    _add_sizes(command)
+    _add_freedom(command)
 
 
 def add_no_measure(command: argparse.ArgumentParser) -> None:

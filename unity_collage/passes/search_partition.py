@@ -31,7 +31,7 @@ from ..lowering.kernel_texts import with_scripts
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
 from ..plan.check import GIVEN, Finding, checked
-from ..plan.check_function import why_another_function
+from ..plan.check_function import why_another_function, why_other_threads
 from ..plan.costs import Costs
 from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
@@ -281,7 +281,9 @@ def checked_for(costed: relax.Function, plan: Plan) -> Finding:
     redundant = unpacked(plan.problem).redundant if plan.problem else True
     finding = checked(plan, stated_problem(costed, redundant), stated_samples(costed, redundant))
     if finding.holds and plan.certificate is not None:
-        reason = why_another_function(plan, DataflowGraph(costed), CANDIDATES.read(costed))
+        candidates = CANDIDATES.read(costed)
+        reason = why_another_function(plan, DataflowGraph(costed), candidates)
+        reason = reason or why_other_threads(plan, candidates)
         return finding if reason is None else Finding(False, f"does not hold: {reason}")
     return finding
 

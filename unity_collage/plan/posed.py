@@ -14,7 +14,7 @@ from math import fsum
 from ..graph import DataflowGraph
 from ..graph.shapes import nbytes_of
 from ..graph.variants import at_sizes
-from ..index_set import index_set
+from ..index_set import IndexSet, index_set
 from ..search import Option, Problem
 from .candidate import Candidate
 from .costs import EXPECTED, UNKNOWN, Cost, Costs, at_size
@@ -109,8 +109,6 @@ def _posed(
     redundant: bool,
 ) -> list[Problem]:
     """The problem for each table of costs by key. A candidate is an option if no table refuses it."""
-    sources = [frozenset(node.inputs) for node in graph.nodes]
-    results = {index for index in range(len(graph)) if graph.results >> index & 1}
     measured: list[list[Option]] = []
     unmeasured: list[list[Option]] = []
     for candidate in candidates:
@@ -120,7 +118,7 @@ def _posed(
         known = all(cost.seconds is not None for cost in found)
         row = [_option(candidate, cost, known) for cost in found]
         (measured if known else unmeasured).append(row)
-    free = index_set(_leavable(graph, sources, results, [row[0] for row in measured]))
+    free = leavable(graph, [row[0] for row in measured])
     drift = DRIFT if any(cost.runs for table in tables for cost in table.values()) else 0.0
     return [
         Problem(
@@ -128,7 +126,7 @@ def _posed(
             free=free,
             options=tuple(row[place] for row in (*measured, *unmeasured)),
             launch_seconds=costs.launch_seconds,
-            results=index_set(results),
+            results=graph.results,
             transitions=_at(graph, costs, {}),
             launches=dict(costs.launches),
             exclusions=tuple(_pair(text) for text in costs.exclusions),
@@ -183,14 +181,14 @@ def _option(candidate: Candidate, cost: Cost, has_cost: bool) -> Option:
     )
 
 
-def _leavable(
-    graph: DataflowGraph, sources: Sequence[Way], results: set[int], measured: Sequence[Option]
-) -> set[int]:
-    """The bindings that a plan may leave behind.
+def leavable(graph: DataflowGraph, measured: Sequence[Option]) -> IndexSet:
+    """The bindings that a plan may leave behind if these options are the ``measured`` ones.
 
     The VM evaluates some. TVM compiles what is in no measured candidate. If a result cannot be computed from these
     and the measured candidates, the way with the fewest missing values is taken. These may then be left behind too.
     """
+    sources = [frozenset(node.inputs) for node in graph.nodes]
+    results = {index for index in range(len(graph)) if graph.results >> index & 1}
     possible = possible_without_kernels(graph)
     inside = {index for option in measured for index in range(len(graph)) if option.inside >> index & 1}
     left = {node.index for node in graph.nodes if node.is_host}
@@ -210,7 +208,7 @@ def _leavable(
             ways[index].append(sources[index])
         if ways[index]:
             missing += sorted(min(ways[index], key=lambda way: len(way - there)) - there)
-    return left
+    return index_set(left)
 
 
 def _add_ways(
