@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx_case import one_node, run
+from onnx_case import check, one_node, run
 from tvm import relax
 
 from unity_collage.frontend.onnx.importer import imported
@@ -67,3 +68,44 @@ def test_a_result_without_a_name_is_left_out() -> None:
     operands = {"x": np.array([3, 1, 2], "float32"), "k": np.array([2], "int64")}
     (found,) = run(one_node("TopK", operands, ["", "places"], constant=[*operands]), {})
     np.testing.assert_array_equal(found, [0, 2])
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "operands", "attributes"),
+    [
+        ("BatchNormalization", 9, [CUBE, *drawn(3, 3), np.full(3, 2, "float32")], {}),
+        ("ConvTranspose", 11, [drawn(1, 4, 3, 3), drawn(4, 1, 2, 2)], {"group": 2}),
+        ("GlobalMaxPool", 13, [CUBE], {}),
+        ("LRN", 13, [drawn(1, 4, 2, 2)], {"size": 3, "alpha": 0.5}),
+        ("LogSoftmax", 13, [np.array([[0, -200]], "float32")], {}),
+        ("LpNormalization", 13, [CUBE], {"p": 1}),
+        ("OneHot", 11, [np.array([0, 2]), np.array(3), np.array([-np.inf, 0], "float32")], {}),
+        ("RNN", 14, [CUBE, drawn(1, 2, 4), drawn(1, 2, 2)], {"activations": ["Relu"], "hidden_size": 2}),
+        ("Slice", 13, [np.arange(5), *np.array([[-9], [-20], [0], [-2]])], {}),
+        ("Unsqueeze", 11, [CUBE[0, 0]], {"axes": [-2, -1]}),
+    ],
+)
+def test_constants_are_what_onnx_runtime_computes(
+    op: str, opset: int, operands: list[np.ndarray], attributes: dict[str, Any]
+) -> None:
+    """The evaluator of onnx computes other numbers."""
+    given = dict(zip("abcde", operands, strict=False))
+    check(one_node(op, given, opset=opset, constant=[*given], **attributes), {})
+
+
+def test_sums_of_float16_do_not_overflow() -> None:
+    """The evaluator of onnx adds up in float16."""
+    x = np.full((1, 1000), 100, "float16")
+    (found,) = run(one_node("ReduceMean", {"x": x}, constant=["x"], axes=[1]), {})
+    np.testing.assert_array_equal(found, np.array([[100]], "float16"))
+
+
+def test_the_error_function_of_float64_has_its_digits() -> None:
+    """The evaluator of onnx computes it in float32."""
+    x = np.array([-1.0, 0.3, 2.0])
+    (found,) = run(one_node("Erf", {"x": x}, constant=["x"]), {})
+    np.testing.assert_allclose(found, [math.erf(each) for each in x], rtol=1e-12)

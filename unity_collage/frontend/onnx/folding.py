@@ -10,36 +10,51 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from .arrays import DTYPES
+from .converters.precise import is_narrow
 from .node import OnnxNode, with_resolved_attributes
-from .symbolic import continued
+from .symbolic import BY_RULE, continued
 from .values import Value
 
 _NEVER = frozenset(
     {
-        "If",
-        "Loop",
-        "Scan",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Bernoulli",
+        *("If", "Loop", "Scan"),
+        *("Bernoulli", "Dropout", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        # The reference has only their newest version; older ones read other operands or have other defaults.
+        *("RoiAlign", "Upsample"),
+        # The reference takes rows in place of elements (Unique), or rounds in another way than ONNX Runtime does.
+        *("GridSample", "Resize", "Unique"),
+        # It trains where a version has no attribute for it, and takes the batch for the channels.
+        *("BatchNormalization", "LRN"),
+        # It ignores activations, clips and lengths of sequences.
+        *("GRU", "LSTM", "RNN"),
+        # It counts padding otherwise, has no axes but two, or ignores attributes of windows.
+        *("AveragePool", "ConvTranspose", "GlobalMaxPool", "LpPool", "MaxPool"),
+        # It subtracts infinities, takes the logarithm of what became 0, or does not take absolute values.
+        *("LogSoftmax", "LpNormalization", "OneHot", "ReduceLogSumExp"),
+        # Tensors of zeros have another scale.
+        "DynamicQuantizeLinear",
     }
-    | {"Multinomial", "Dropout"}
-    # The reference has only their newest version; older ones read other operands or have other defaults.
-    | {"Upsample", "RoiAlign"}
-    # The reference takes rows in place of elements (Unique), or rounds in another way than ONNX Runtime does.
-    | {"Unique", "Resize", "GridSample"}
 )
-_SINCE = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13}
+"""Operators that the reference does not compute as the standard and ONNX Runtime do, or that are not functions."""
+_SINCE = {"Softmax": 13, "Hardmax": 13}
 """The versions from which on the reference computes what the standard says: the softmax family flattened before."""
-_SLOW = frozenset(
-    {"Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN", "MaxPool", "Attention"}
-)
+_SLOW = frozenset({"Conv", "MatMul", "Gemm", "Einsum", "Attention"})
 """Operators that the reference computes slowly: only small ones are folded."""
 _MOST, _MOST_SLOW, _MOST_GROWN = 1 << 28, 1 << 12, 1 << 18
 """The most elements of all operands; those of an operator in ``_SLOW``; and those of results that are larger than the
 operands (an expanded scalar is better computed when the program runs than kept in it)."""
+
+
+_SUMS = frozenset(
+    {
+        *("CumProd", "CumSum", "Einsum", "Gemm", "GlobalAveragePool", "Softmax"),
+        *("GroupNormalization", "InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization"),
+        *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        "RMSNormalization",
+    }
+)
+"""Operators that add up: the reference does so in the type of the operands, and 16-bit floats overflow."""
 
 
 _SHOWN = 64
@@ -56,9 +71,10 @@ def folded(node: OnnxNode) -> list[Value | None] | None:
     if node.version < _SINCE.get(node.op, 0):
         return None
     numbers = [value.numbers for value in given if value.numbers is not None]
-    if len(numbers) < len(given):
-        known = continued(node)
-        return None if known is None else [*known]
+    if len(numbers) < len(given) or node.op in BY_RULE:
+        return _by_rule(node)
+    if _loses_digits(node, numbers):
+        return None
     if node.op == "QuantizeLinear" and _wraps(numbers):
         return None
     if node.op == "DequantizeLinear" and _are_weights_of_bytes(numbers):
@@ -71,6 +87,22 @@ def folded(node: OnnxNode) -> list[Value | None] | None:
         return None
     found = iter(results)
     return [Value.of(next(found)) if name else None for name in node.proto.output]
+
+
+def _by_rule(node: OnnxNode) -> list[Value | None] | None:
+    """The results of a node by the rules for sizes; None if axes or bounds do not fit, which its converter reports."""
+    try:
+        known = continued(node)
+    except (IndexError, ValueError):
+        return None
+    return None if known is None else [*known]
+
+
+def _loses_digits(node: OnnxNode, operands: Sequence[np.ndarray]) -> bool:
+    """Whether the reference computes in a narrower type than the program would."""
+    if node.op == "Erf":  # in float32
+        return operands[0].dtype == np.float64
+    return node.op in _SUMS and any(is_narrow(array.dtype.name) for array in operands)
 
 
 def _are_weights_of_bytes(operands: Sequence[np.ndarray]) -> bool:

@@ -17,9 +17,13 @@ from .arrays import dtype_of
 from .node import OnnxNode
 from .values import Value
 
+BY_RULE = frozenset({"Slice", "Squeeze", "Unsqueeze"})
+"""Operators with rules here for numbers too. The reference of onnx reads a begin before the first element as Python
+does, and the axes of old versions one after the other."""
+
 
 def continued(node: OnnxNode) -> list[Value] | None:
-    """The results of a node with known operands of which some are symbolic; None if the results are not known now."""
+    """The results of a node with known operands, some of which are symbolic; None if the results are not known now."""
     rule = _RULES.get(node.op)
     if rule is None or node.proto.domain not in ("", "ai.onnx"):
         return None
@@ -29,12 +33,13 @@ def continued(node: OnnxNode) -> list[Value] | None:
     if node.op == "Cast":
         dtype = dtype_of(node.required("to"))
     else:
-        dtype = next(value.dtype for value in node.inputs if value is not None and value.numbers is None)
+        symbolic = (value.dtype for value in node.inputs if value is not None and value.numbers is None)
+        dtype = next(symbolic, node.dtype())
     return [_of(array, dtype) for array in (found if isinstance(found, list) else [found])]
 
 
 def _of(array: Any, dtype: str) -> Value:
-    if isinstance(array, np.ndarray) and array.dtype == bool:
+    if isinstance(array, np.ndarray) and array.dtype != object:
         return Value.of(array)
     made = np.asarray(array, object)
     return Value.of(made, dtype)
@@ -120,13 +125,16 @@ def _slice(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     steps = node.integers("steps", 4) or [1] * len(begins)
     index = [slice(None)] * data.ndim
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
-        index[axis] = slice(begin, end if step > 0 or end >= -data.shape[axis] else None, step)
+        size = data.shape[axis]
+        # Python reads an end before the first element only as None, and knows that place as a begin too.
+        last = None if step < 0 and end < -size else end
+        index[axis] = slice(max(begin, -size), last, step)
     return data[tuple(index)]
 
 
 def _squeeze(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray:
     axes = node.integers("axes", 1)
-    return operands[0].squeeze(None if axes is None else tuple(axes))
+    return operands[0].squeeze(tuple(axes) if axes else None)
 
 
 def _unsqueeze(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray:
@@ -162,6 +170,8 @@ def _reduced(
 ) -> Callable[[OnnxNode, list[np.ndarray]], np.ndarray | None]:
     def rule(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
         axes = node.integers("axes", 1)
+        if axes is None and node.attribute("noop_with_empty_axes", 0):
+            return operands[0]
         if operands[0].ndim != 1 or axes not in (None, [0], [-1]) or operands[0].size == 0:
             return None
         total = np.empty((1,), object)
