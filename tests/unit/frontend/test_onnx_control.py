@@ -319,6 +319,15 @@ def test_axes_and_directions_of_a_scan(length: int, known: bool, turned: tuple[i
         assert [got.shape for got in found[1:]] == [(0, 2), (3, 0)]
 
 
+def test_operands_of_a_scan_have_equal_lengths() -> None:
+    text = f"t, o, r = Scan<{BODY}, num_scan_inputs = 2> (s, p, q)"
+    made = model(
+        "float[2] s, float[4,3] p, float[5,2] q, float[3] c", "float[2] t, float[k,2] o, float[k,3] r", text
+    )
+    with pytest.raises(ModelError, match=r"its steps has the shape \(4, 5\)"):
+        imported(made)
+
+
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("lengths", [None, [4, 2, 1]])
 def test_scans_of_operator_set_8_have_batches(known: bool, lengths: list[int] | None) -> None:

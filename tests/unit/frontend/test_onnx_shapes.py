@@ -189,6 +189,20 @@ FITTING: dict[str, tuple[str, dict[str, np.ndarray], list[str], dict[str, Any], 
         (3, 3, 4),
     ),
     "a computed reshape": ("Reshape", {"x": X, "shape": np.int64((4, 6))}, [], {}, (4, 3, 4)),
+    "indices of elements": (
+        "GatherElements",
+        {"x": X, "i": np.zeros((2, 3, 4), "int64")},
+        [],
+        {"x": [2, "n", 4]},
+        (2, 2, 4),
+    ),
+    "the largest elements": (
+        "TopK",
+        {"x": X, "k": np.int64((3,))},
+        ["k"],
+        {"x": [2, 3, "n"]},
+        (2, 3, 2),
+    ),
     "a removed axis": (
         "Squeeze",
         {"x": X[:1], "axes": np.int64((0,))},
@@ -202,7 +216,7 @@ FITTING: dict[str, tuple[str, dict[str, np.ndarray], list[str], dict[str, Any], 
 @pytest.mark.parametrize("case", FITTING)
 def test_free_sizes_that_do_not_fit_end_the_program(case: str) -> None:
     op, inputs, constant, dims, other = FITTING[case]
-    outputs = 2 if op == "Split" else 1
+    outputs = 2 if op in ("Split", "TopK") else 1
     model = onnx_case.one_node(op, inputs, outputs, constant=constant, dims=dims)
     feeds = {name: array for name, array in inputs.items() if name not in constant}
     onnx_case.check(model, feeds)
@@ -275,6 +289,79 @@ def test_a_cast_of_sizes_has_its_type() -> None:
             {"x": X, "target": np.zeros((2, 5), "int64")},
             {},
             "its target has the shape",
+        ),
+        *(
+            (
+                op,
+                {"x": X, "i": np.zeros((1, 5, 4), "int64"), **more},
+                {},
+                "has the size 5, and at most 3 fits",
+            )
+            for op, more in (
+                ("GatherElements", {}),
+                ("ScatterElements", {"u": np.zeros((1, 5, 4), "float32")}),
+            )
+        ),
+        (
+            "ScatterElements",
+            {"x": X, "i": np.zeros((2, 3, 4), "int64"), "u": X[:1]},
+            {},
+            r"its updates has the shape \(1, 3, 4\), and \(2, 3, 4\) fits",
+        ),
+        (
+            "ScatterND",
+            {"x": X, "i": np.zeros((5, 1), "int64"), "u": X},
+            {},
+            r"its updates has the shape \(2, 3, 4\), and \(5, 3, 4\) fits",
+        ),
+        (
+            "GatherND",
+            {"x": X, "i": np.zeros((3, 1), "int64")},
+            {"batch_dims": 1},
+            "the batch of its indices has the shape",
+        ),
+        ("ReverseSequence", {"x": X, "n": np.ones(2, "int64")}, {}, "sequence_lens has the shape"),
+        (
+            "OneHot",
+            {"x": np.zeros(3, "int64"), "n": np.int64(4), "v": np.ones(1, "float32")},
+            {},
+            "its values has the shape",
+        ),
+        (
+            "NonMaxSuppression",
+            {"x": X[:1, :2], "scores": X[:1, 0:1], "n": np.int64(3)},
+            {},
+            r"boxes has the shape \(1, 2, 4\), and \(1, 4, 4\) fits",
+        ),
+        (
+            "RoiAlign",
+            {"x": X[None], "rois": X[0], "n": np.zeros(2, "int64")},
+            {},
+            "batch_indices has the shape",
+        ),
+        (
+            "MaxUnpool",
+            {"x": X[None], "i": np.zeros((1, 2, 3, 3), "int64")},
+            {"kernel_shape": [2, 2]},
+            "a tensor of indices has the shape",
+        ),
+        (
+            "STFT",
+            {"x": X[:, 0:1].reshape(2, 4, 1), "n": np.int64(1), "w": X[0, 0, :2], "size": np.int64(3)},
+            {"constant": ["n", "size"]},
+            "its window has the shape",
+        ),
+        (
+            "Col2Im",
+            {"x": X, "image": np.int64((4, 4)), "block": np.int64((1, 3))},
+            {"opset": 18, "constant": ["image", "block"]},
+            "its operand has the shape",
+        ),
+        (
+            "AffineGrid",
+            {"theta": X[:, :2, :3], "n": np.int64((3, 1, 4, 4))},
+            {"opset": 20, "constant": ["n"]},
+            "theta has the shape",
         ),
     ],
 )

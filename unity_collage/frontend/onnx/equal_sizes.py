@@ -23,6 +23,25 @@ def require_shape(node: OnnxNode, what: str, shape: Sequence[Dim], wanted: Seque
     require_equal(node, pairs)
 
 
+def require_at_most(node: OnnxNode, what: str, pairs: Iterable[tuple[Dim, Dim]]) -> None:
+    """Refuses a node if the first size of a pair, which is one of ``what``, is larger than the second.
+
+    Where only the program knows, it checks.
+    """
+    open_pairs = [pair for pair in pairs if are_equal(*pair) is not True]
+    for size, most in open_pairs:
+        if isinstance(size, int) and isinstance(most, int) and size > most:
+            node.refuse(f"{what} has the size {size}, and at most {most} fits")
+    require_equal(
+        node,
+        [
+            (tirx.min(*(tirx.const(0, "int64") + each for each in (size, most))), size)
+            for size, most in open_pairs
+            if not (isinstance(size, int) and isinstance(most, int))
+        ],
+    )
+
+
 def require_equal(node: OnnxNode, pairs: Iterable[tuple[Dim, Dim]]) -> None:
     """Ends the program with an error where the sizes of a pair differ; nothing for pairs that are certainly equal.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, flat_index, is_empty, product, simple
@@ -19,7 +20,7 @@ def _col2im(node: OnnxNode) -> Converted:
         node.refuse(f"its operands have rank {node.rank()}, {rank} image sizes and {len(block)} block sizes")
     dilations, strides = (node.attribute(name, [1] * rank) for name in ("dilations", "strides"))
     pads = node.attribute("pads", [0] * (2 * rank))
-    batch, rows, _ = node.shape()
+    batch, rows, columns = node.shape()
     area = product(block)
     channels = simple(rows // area)
     sizes: list[Dim] = [batch, channels, *image]
@@ -30,6 +31,7 @@ def _col2im(node: OnnxNode) -> Converted:
         simple((image[n] + pads[n] + pads[n + rank] - dilations[n] * (block[n] - 1) - 1) // strides[n] + 1)
         for n in range(rank)
     ]
+    require_shape(node, "its operand", [rows, columns], [simple(channels * area), product(counts)])
 
     def summed(data: te.Tensor, sizes: list[Any], block: list[Any], counts: list[Any]) -> te.Tensor:
         offsets = [te.reduce_axis((0, size), f"k{n}") for n, size in enumerate(block)]

@@ -11,6 +11,7 @@ import onnx
 from tvm import relax
 
 from ..captured import free_names
+from ..equal_sizes import require_shape
 from ..node import OnnxNode
 from ..repetition import IterationStep, Repetition
 from ..values import Dim, Value
@@ -82,7 +83,9 @@ def _scanned(node: OnnxNode, graph: onnx.GraphProto) -> Sequence[Value]:
     given = node.attribute("scan_input_axes", [0] * number)
     axes = [node.axis(axis, value.rank) for axis, value in zip(given, scanned, strict=True)]
     backwards = [bool(item) for item in node.attribute("scan_input_directions", [0] * number)]
-    length = as_value(scanned[0].shape[axes[0]])
+    lengths = [value.shape[axis] for value, axis in zip(scanned, axes, strict=True)]
+    require_shape(node, "the number of its steps", lengths, lengths[:1] * number)
+    length = as_value(lengths[0])
     of = _Scan(node, graph, len(states), axes, backwards)
     ended, stacked = of.run(node.scope, length, states, scanned)
     axes = node.attribute("scan_output_axes", [0] * len(stacked))
@@ -123,6 +126,8 @@ def _placed(node: OnnxNode, value: Value, axis: int, backwards: bool) -> Value:
 def _scanned_in_batches(node: OnnxNode, graph: onnx.GraphProto) -> Sequence[Value]:
     number = node.required("num_scan_inputs")
     states, scanned = _operands(node, graph, 1, number)
+    for value in scanned[1:]:
+        require_shape(node, "a scanned operand", value.shape[:2], scanned[0].shape[:2])
     backwards = [bool(item) for item in node.attribute("directions", [0] * number)]
     of = _Scan(node, graph, len(states), [0] * number, backwards)
     named = {f"{_STATE}{n}": value for n, value in enumerate(states)}

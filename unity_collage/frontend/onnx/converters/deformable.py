@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 from tvm import ir, relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from .precise import narrowed, widened
 from .windows import SlidingWindow, is_inside, window_of
@@ -24,6 +26,10 @@ def _deform_conv(node: OnnxNode) -> Converted:
     operands = [widened(node, node[n]) for n in (0, 1, 2)]
     operands += [widened(node, node[4])] if node.has(4) else []
     groups, offset_groups = node.attribute("group", 1), node.attribute("offset_group", 1)
+    batch, places, taps = node.shape()[0], node.shape(2)[2:], offset_groups * prod(kernel)
+    require_shape(node, "its offset", node.shape(2), [batch, taps * len(kernel), *places])
+    if node.has(4):
+        require_shape(node, "its mask", node.shape(4), [batch, taps, *places])
 
     def deform_conv(x: te.Tensor, w: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
         samples = _samples(x, offset, mask[0] if mask else None, window, offset_groups)

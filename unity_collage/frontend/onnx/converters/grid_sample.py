@@ -171,6 +171,7 @@ def _weight(mode: str, rest: Any, tap: Any) -> Any:
 def _affine_grid(node: OnnxNode) -> Converted:
     """The places that an affine map gives for each element of an image of the size that an operand has."""
     batch, _, *spatial = node.sizes(1)
+    require_shape(node, "theta", node.shape(), [batch, len(spatial), len(spatial) + 1])
     aligned, dtype = bool(node.attribute("align_corners", 0)), node.dtype()
     wide = "float64" if dtype == "float64" else "float32"
     sizes = [batch, *spatial, len(spatial)]

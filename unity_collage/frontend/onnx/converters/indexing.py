@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_at_most, require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, from_the_end, is_empty, scalar
@@ -46,6 +47,7 @@ def _gather_elements(node: OnnxNode) -> Converted:
     axis, sizes = node.axis(node.attribute("axis", 0)), node.shape(1)
     if is_empty(sizes):
         return empty(node, sizes, node.dtype())
+    require_fitting_indices(node, axis)
     known = _normalised(node, 1, node.shape()[axis])
     if known is not None:
         return relax.op.gather_elements(node[0], known, axis)
@@ -60,6 +62,14 @@ def _gather_elements(node: OnnxNode) -> Converted:
     return node.builder.call_te(gathered, node[0], node[1])
 
 
+def require_fitting_indices(node: OnnxNode, axis: int) -> None:
+    """Indices along an axis are no longer than the tensor along the others."""
+    if node.rank(1) != node.rank():
+        node.refuse(f"its indices have rank {node.rank(1)}, and its tensor rank {node.rank()}")
+    pairs = enumerate(zip(node.shape(1), node.shape(), strict=True))
+    require_at_most(node, "a tensor of indices", [pair for n, pair in pairs if n != axis])
+
+
 def _gather_nd(node: OnnxNode) -> Converted:
     batch, shape = node.attribute("batch_dims", 0), node.shape()
     *leading, count = node.shape(1)
@@ -67,6 +77,7 @@ def _gather_nd(node: OnnxNode) -> Converted:
         node.refuse("the last size of its indices is not known")
     if batch + count > len(shape):
         node.refuse(f"it has {count} indexes for the {len(shape) - batch} axes after {batch} of the batch")
+    require_shape(node, "the batch of its indices", leading[:batch], shape[:batch])
     sizes = [*leading, *shape[batch + count :]]
     if is_empty(sizes):
         return empty(node, sizes, node.dtype())
@@ -86,6 +97,7 @@ def _reverse_sequence(node: OnnxNode) -> Converted:
     time, batch = node.axis(node.attribute("time_axis", 0)), node.axis(node.attribute("batch_axis", 1))
     if time == batch:
         node.refuse("its time and batch axes are the same")
+    require_shape(node, "sequence_lens", node.shape(1), [node.shape()[batch]])
 
     def reversed_(data: te.Tensor, lengths: te.Tensor) -> te.Tensor:
         def element(*place: Any) -> Any:
@@ -102,6 +114,7 @@ def _reverse_sequence(node: OnnxNode) -> Converted:
 def _one_hot(node: OnnxNode) -> Converted:
     rank, shape = node.rank(), node.shape()
     axis = node.axis(node.attribute("axis", -1), rank + 1)
+    require_shape(node, "its values", node.shape(2), [2])
     depth = node.size(1)
     sizes = [*shape[:axis], depth, *shape[axis:]]
     if is_empty(sizes):

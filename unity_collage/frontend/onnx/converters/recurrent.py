@@ -17,6 +17,7 @@ from tvm import relax
 from .... import operators
 from ....operators import any_recurrent
 from ....operators.recurrent import ACTIVATIONS
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import dtype_of, narrowed, wide_type, widened
@@ -242,6 +243,8 @@ class Layer:
         direction: int,
     ) -> _Direction:
         node = self.node
+        if node.has(4):
+            require_shape(node, "sequence_lens", node.shape(4), [self.batch])
         none = relax.op.full([self.batch], node.constant(0, "int32"), "int32")
         lengths = node.cast(node[4], "int32") if node.has(4) else node.emit(none)
         peepholes = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import increment, kernel, loop, store, when
@@ -21,6 +22,7 @@ def _non_max_suppression(node: OnnxNode) -> Converted:
     none = not node.has(2) or (most is not None and (most.size == 0 or int(most.reshape(-1)[0]) <= 0))
     if none or is_empty([batch, classes, count]):
         return empty(node, [0, 3], "int64")
+    require_shape(node, "a tensor of boxes", node.shape(0), [batch, count, 4])
     limit = node.cast(node[2], "int64")
     overlap = node[3] if _is_given(node, 3) else node.constant(0.0, "float32")
     least = [node[4]] if _is_given(node, 4) else []
@@ -123,6 +125,8 @@ def _roi_align(node: OnnxNode) -> Converted:
         node.refuse(
             f"its mode {mode!r} or coordinate transformation {transform!r} is not one of the standard"
         )
+    require_shape(node, "a tensor of regions", node.shape(1), [node.shape(1)[0], 4])
+    require_shape(node, "batch_indices", node.shape(2), node.shape(1)[:1])
     height, width = node.attribute("output_height", 1), node.attribute("output_width", 1)
     sizes = [node.shape(1)[0], node.shape()[1], height, width]
     if is_empty(sizes):
@@ -216,6 +220,7 @@ def _neighbours(x: Any, size: Any, dtype: str) -> list[tuple[Any, Any]]:
 def _max_roi_pool(node: OnnxNode) -> Converted:
     rows, columns = node.required("pooled_shape")
     scale = float(node.attribute("spatial_scale", 1.0))
+    require_shape(node, "a tensor of regions", node.shape(1), [node.shape(1)[0], 5])
     sizes: list[Dim] = [node.shape(1)[0], node.shape()[1], rows, columns]
     if is_empty(sizes):
         return empty(node, sizes, node.dtype())

@@ -7,8 +7,10 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
+from .indexing import require_fitting_indices
 from .kernels import kernel, loop, store, when
 from .runtime_shapes import as_int64, flat_index, from_the_end, is_empty, place_of, product
 
@@ -55,6 +57,8 @@ def _scatter_elements(node: OnnxNode) -> Converted:
     axis, reduce = node.axis(node.attribute("axis", 0)), _reduction(node)
     if is_empty(node.shape()) or is_empty(node.shape(1)):
         return node.value(0)
+    require_fitting_indices(node, axis)
+    require_shape(node, "its updates", node.shape(2), node.shape(1))
 
     def scattered(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
         def steps(source: Any, where: Any, new: Any, out: Any) -> None:
@@ -79,6 +83,7 @@ def _scatter_nd(node: OnnxNode) -> Converted:
         node.refuse(f"it has {count} indexes for a tensor of rank {len(shape)}")
     if is_empty(shape) or is_empty(leading):
         return node.value(0)
+    require_shape(node, "its updates", node.shape(2), [*leading, *shape[count:]])
 
     def scattered(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
         rows, inner = product(list(indices.shape)[:-1]), product(list(data.shape)[count:])
@@ -100,6 +105,10 @@ def _tensor_scatter(node: OnnxNode) -> Converted:
     axis, mode = node.axis(node.attribute("axis", -2)), node.attribute("mode", "linear")
     if axis == 0 or mode not in ("linear", "circular"):
         node.refuse(f"it writes along axis {axis} in the mode {mode!r}")
+    shape, length = node.shape(), node.shape(1)[axis]
+    require_shape(node, "its update", node.shape(1), [*shape[:axis], length, *shape[axis + 1 :]])
+    if node.has(2):
+        require_shape(node, "write_indices", node.shape(2), shape[:1])
     starts = [node[2]] if node.has(2) else []
 
     def written(cache: te.Tensor, update: te.Tensor, *starts: te.Tensor) -> te.Tensor:
@@ -119,6 +128,7 @@ def _tensor_scatter(node: OnnxNode) -> Converted:
 def _max_unpool(node: OnnxNode) -> Converted:
     """Each element at the place that its index names in the result, which is zero elsewhere."""
     shape, spatial = node.shape(), node.rank() - 2
+    require_shape(node, "a tensor of indices", node.shape(1), shape)
     kernel_shape = node.required("kernel_shape")
     strides = node.attribute("strides", [1] * spatial)
     pads = node.attribute("pads", [0] * (2 * spatial))

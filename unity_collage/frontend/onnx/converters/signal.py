@@ -15,6 +15,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ..arrays import dtype_of
+from ..equal_sizes import require_shape
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import (
@@ -202,6 +203,8 @@ def _stft(node: OnnxNode) -> Converted:
         length: Dim = node.size(3)
     else:
         length = node.shape(2)[0] if node.has(2) else size
+    if node.has(2):
+        require_shape(node, "its window", node.shape(2), [length])
     frames = simple((size - length) // step + 1)
     if isinstance(frames, int) and frames <= 0:
         node.refuse(f"its frames of {length} elements are longer than the signal of {size}")

@@ -7,10 +7,11 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ..equal_sizes import require_at_most
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import choose, increment, kernel, loop, store, when, while_
-from .runtime_shapes import as_int64, dtype_of_expr, empty, fixed, is_empty, product, results, sizes_of
+from .runtime_shapes import as_int64, dtype_of_expr, empty, is_empty, product, results, sizes_of
 
 
 def is_less(a: Any, b: Any) -> Any:
@@ -74,8 +75,7 @@ def _top_k(node: OnnxNode) -> Converted:
     axis, shape = node.axis(node.attribute("axis", -1), max(node.rank(), 1)), node.shape()
     largest = bool(node.attribute("largest", 1))
     count: Dim = node.required("k") if node.version < 10 else node.size(1)
-    if isinstance(count, int) and isinstance(shape[axis], int) and count > fixed(shape[axis]):
-        node.refuse(f"it asks for {count} elements of an axis of size {shape[axis]}")
+    require_at_most(node, "k", [(count, shape[axis])])
     sizes = [*shape[:axis], count, *shape[axis + 1 :]]
     if is_empty(sizes):
         return [empty(node, sizes, node.dtype()), empty(node, sizes, "int64")]
