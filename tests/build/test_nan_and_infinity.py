@@ -100,3 +100,10 @@ def test_places_that_are_bounded_and_read_several_times():
         lambda x, g: op.image.grid_sample(x, g, padding_mode="border", align_corners=True), image, grid
     )
     np.testing.assert_allclose(got[0, :, 0, 0], image[0, :, 2, 2:4].mean(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32"])
+def test_casts_to_small_integers_wrap_around(dtype: str):
+    x = np.array([-5, -1, 1.5, 128.2, 255.5, 300, 70000, -40000.5, NAN, INF, -INF] * 9, "float32")
+    wide = np.where(np.isfinite(x), x, 0).astype("int64")
+    np.testing.assert_array_equal(values(lambda x: op.astype(x, dtype), x), wide.astype(dtype))

@@ -1,5 +1,5 @@
 """How operators become TVM's kernels where TVM's own legalization is wrong or fails: negative indexes, NaN and
-infinity, norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16, quantising.
+infinity, norms over all axes, numbers in ``where`` and ``full``, booleans, sums in float16, quantising, casts.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts and scans on CPUs,
 which TVM legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
@@ -10,7 +10,19 @@ from __future__ import annotations
 import tvm
 from tvm import ir, relax
 
-from . import booleans, extrema, half, hyperbolic, indexing, norms, numbers, places, quantization, scatters
+from . import (
+    booleans,
+    casts,
+    extrema,
+    half,
+    hyperbolic,
+    indexing,
+    norms,
+    numbers,
+    places,
+    quantization,
+    scatters,
+)
 from .sorting import SORTS
 
 LEGALIZATIONS = {
@@ -24,6 +36,7 @@ LEGALIZATIONS = {
     **half.LEGALIZATIONS,
     **hyperbolic.LEGALIZATIONS,
     **quantization.LEGALIZATIONS,
+    **casts.LEGALIZATIONS,
 }
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 
