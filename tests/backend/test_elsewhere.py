@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 import unity_collage as uc
 from unity_collage.cli import main as cli
 from unity_collage.errors import CollageError, ModelError
+from unity_collage.frontend.onnx.importer import imported
 from unity_collage.runtime import custom_ops
 from unity_collage.sessions import RUNTIMES
 
@@ -118,6 +119,41 @@ def test_a_python_function_may_not_change_its_mind_about_sizes() -> None:
     np.testing.assert_array_equal(program(np.ones(4, np.float32)).numpy(), np.ones(4, np.float32))
     with pytest.raises(Exception, match="match"):
         program(np.full(4, 7, np.float32))
+
+
+@needs_runtime
+def test_a_model_with_a_type_that_programs_lack_is_one_call() -> None:
+    """Its numbers become text and numbers again."""
+    model = _model(
+        [
+            helper.make_node("Cast", ["x"], ["t"], to=TensorProto.STRING),
+            helper.make_node("Cast", ["t"], ["y"], to=FLOAT),
+        ],
+        [("x", FLOAT, [3])],
+        [("y", FLOAT, [3])],
+    )
+    program = uc.compile(model, measure=False)
+    x = np.array([1, -2.5, 0], np.float32)
+    np.testing.assert_array_equal(program(x).numpy(), x)
+    assert any("strings are not supported" in line for line in program.plan["main"].remarks)
+
+
+@needs_runtime
+def test_a_model_that_reads_known_strings_is_one_call() -> None:
+    words = helper.make_tensor("words", TensorProto.STRING, [3], ["2", "0.5", "7"])
+    model = _model(
+        [
+            helper.make_node("Gather", ["words", "i"], ["t"]),
+            helper.make_node("Cast", ["t"], ["y"], to=FLOAT),
+        ],
+        [("i", INT, [2])],
+        [("y", FLOAT, [2])],
+    )
+    model.graph.initializer.append(words)
+    with pytest.raises(ModelError, match="Gather 't': tensors of strings are not supported"):
+        imported(model)
+    program = uc.compile(model, measure=False)
+    np.testing.assert_array_equal(program(np.array([2, 0])).numpy(), np.array([7, 2], np.float32))
 
 
 @needs_runtime

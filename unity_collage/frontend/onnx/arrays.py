@@ -16,8 +16,14 @@ from tvm import ir, relax
 from ...errors import ModelError, first_line
 from .data_files import DataFiles, Loaded, left_in_file, loaded
 
+STRINGS = "tensors of strings are not supported: cut the model behind what reads them"
+"""Why strings are refused."""
 _ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors."""
+
+
+class UnsupportedType(ModelError):
+    """Programs have no tensors of an element type; the text says which, without the node."""
 
 
 def array_of(tensor: onnx.TensorProto, files: DataFiles | None = None) -> np.ndarray:
@@ -67,15 +73,15 @@ def _is_packed(data_type: int) -> bool:
 
 
 def dtype_of(data_type: int) -> str:
-    """The name of an ONNX element type in numpy and TVM, such as ``float32``; raises ModelError for others."""
+    """The name of an ONNX element type in numpy and TVM, such as ``float32``; raises UnsupportedType for others."""
     if data_type == onnx.TensorProto.STRING:
-        raise ModelError("tensors of strings are not supported: cut the model behind what reads them")
+        raise UnsupportedType(STRINGS)
     try:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(data_type))
     except (KeyError, TypeError) as error:
-        raise ModelError(f"the element type {data_type} is not one of ONNX") from error
+        raise UnsupportedType(f"the element type {data_type} is not one of ONNX") from error
     if dtype.name not in DTYPES:
-        raise ModelError(f"tensors of {dtype.name} are not supported")
+        raise UnsupportedType(f"tensors of {dtype.name} are not supported")
     return dtype.name
 
 
@@ -94,7 +100,7 @@ DTYPES = frozenset(
 def constant_of(array: np.ndarray) -> ir.GenericConst:
     """A Relax constant; arrays that are mapped, or read for it, stay where they are if they are aligned."""
     if array.dtype.name not in DTYPES:
-        raise ModelError(f"tensors of {array.dtype.name} are not supported")
+        raise UnsupportedType(f"tensors of {array.dtype.name} are not supported")
     is_kept = isinstance(array, (np.memmap, Loaded)) and array.flags.c_contiguous
     if is_kept and array.ctypes.data % _ALIGNMENT == 0 and array.dtype.name != "bfloat16":  # DLPack of numpy
         mapped = tvm_ffi.from_dlpack(np.asarray(array))

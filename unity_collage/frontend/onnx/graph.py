@@ -24,7 +24,7 @@ from ...errors import ModelError, first_line, last_line
 from ...graph.shapes import dtype_of
 from ...tvm_private import abandon_function
 from . import broadcasting, table
-from .arrays import array_of, numpy_dtype
+from .arrays import UnsupportedType, array_of, numpy_dtype
 from .captured import free_names, sub_graphs
 from .data_files import DataFiles
 from .elsewhere import Elsewhere
@@ -150,7 +150,8 @@ class GraphImporter:
         node = OnnxNode(proto, inputs, scope.opsets.get(domain, 0), self, attributes, scope)
         try:
             results = self._results(node, domain, scope)
-        except NodeRefused as error:
+            _check_names(node, results)
+        except (NodeRefused, UnsupportedType) as error:
             results = self._computed_elsewhere(node, f"{node.title}: {error}", str(error), error)
         except ModelError:
             raise
@@ -158,9 +159,7 @@ class GraphImporter:
             text = f"cannot be converted: {_reason(error, node)}"
             results = self._computed_elsewhere(node, f"{node.title} {text}", f"it {text}", error)
         for name, value in zip_longest(proto.output, results):
-            if name:
-                if value is None:
-                    raise ModelError(f"{node.title}: its result {name!r} is not supported")
+            if name and value is not None:
                 scope.values[name] = value
                 if isinstance(value.expr, relax.Var):
                     self.model.names.setdefault(value.expr, safe(name))
@@ -232,6 +231,13 @@ class GraphImporter:
         body = [_without(proto, missing) for proto in function.node]
         self.nodes(body, function.output, inside)
         return [inside.values.get(name) for name in function.output]
+
+
+def _check_names(node: OnnxNode, results: Sequence[Value | None]) -> None:
+    """Refuses a node that has a name for a result which is not computed."""
+    for name, value in zip_longest(node.proto.output, results):
+        if name and value is None:
+            node.refuse(f"its result {name!r} is not supported")
 
 
 def _without(proto: onnx.NodeProto, missing: set[str]) -> onnx.NodeProto:

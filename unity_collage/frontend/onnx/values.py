@@ -9,7 +9,7 @@ import numpy as np
 from tvm import ir, relax, sym
 
 from ...graph.shapes import tensor_type
-from .arrays import constant_of
+from .arrays import STRINGS, UnsupportedType, constant_of
 
 Dim = int | ir.Expr
 """A size: a number, or an expression of symbolic sizes."""
@@ -20,7 +20,7 @@ class Value:
     """A tensor with elements that are known now, or only when the program runs.
 
     Known elements are a numpy array. Symbolic sizes are known, too: then the array's elements are objects, numbers or
-    expressions, and ``dtype`` is their type.
+    expressions, and ``dtype`` is their type. Known strings have the ``dtype`` "string", which no tensor may have.
     """
 
     dtype: str
@@ -33,6 +33,8 @@ class Value:
         if known.dtype != object:
             return cls(known.dtype.name, known)
         flat = [_simple(item) for item in known.reshape(-1)]
+        if any(isinstance(item, (str, bytes)) for item in flat):
+            return cls("string", known)
         if all(isinstance(item, (int, np.integer)) for item in flat):
             return cls(dtype, np.array(flat, dtype).reshape(known.shape))
         made = np.empty(len(flat), object)
@@ -59,7 +61,12 @@ class Value:
         return self.expr
 
     def tensor(self, builder: relax.BlockBuilder) -> relax.Expr:
-        """The tensor as an expression; symbolic sizes are computed when the program runs."""
+        """The tensor as an expression; symbolic sizes are computed when the program runs.
+
+        Raises UnsupportedType for elements that no program has.
+        """
+        if self.dtype == "string":
+            raise UnsupportedType(STRINGS)
         if self.expr is None:
             assert self.known is not None
             if self.known.dtype != object:
