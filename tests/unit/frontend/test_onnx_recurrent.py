@@ -216,6 +216,14 @@ def test_no_steps_leave_the_initial_state():
     np.testing.assert_array_equal([h, c], [feeds["h0"], feeds["c0"]])
 
 
+def test_no_sequences_have_no_states():
+    given = {"x": (STEPS, 0, INPUTS), "w": (1, 4 * HIDDEN, INPUTS), "r": (1, 4 * HIDDEN, HIDDEN)}
+    feeds = {name: np.zeros(shape, "float32") for name, shape in given.items()}
+    mod, _, _ = imported(one_node("LSTM", feeds, 3, hidden_size=HIDDEN))
+    found = [tuple(map(int, field.shape.values)) for field in mod["main"].ret_ty.fields]
+    assert found == [(STEPS, 1, 0, HIDDEN), (1, 0, HIDDEN), (1, 0, HIDDEN)]
+
+
 def test_float16_is_computed_in_float32_and_rounded_once():
     model, feeds = cell("LSTM", dtype="float16")
     wide, _ = cell("LSTM")

@@ -212,7 +212,9 @@ class OnnxNode:
         return expr if dtype_of(expr) == dtype else self.emit(relax.op.astype(expr, dtype))
 
     def reshaped(self, expr: relax.Expr, shape: Sequence[Dim]) -> relax.Var:
-        """``expr`` with another shape."""
+        """``expr`` with another shape. Relax reads a size of 0 as "as before", which is not meant here."""
+        if any(isinstance(size, int) and size == 0 for size in shape):
+            return self.emit(relax.op.zeros(relax.ShapeExpr(list(shape)), dtype_of(expr)))
         return self.emit(relax.op.reshape(expr, list(shape)))
 
     def dims(self, expr: relax.Expr) -> list[Dim]:
