@@ -244,6 +244,9 @@ INDEXING: dict[str, Case] = {
         lambda x, i, y: torch.index_put(x, (i,), y, accumulate=True), (X > 0, ROWS, draw(4, 5) > 0)),
     "put under a mask": (lambda x, y: torch.index_put(x, (x > 0,), y), (X, torch.tensor(2.0))),
     "scatter": (lambda x, i, y: x.scatter(1, i, y), (X, torch.tensor([[0, 2], [4, 1], [1, 3]]), Y)),
+    "scatter to some rows": (
+        lambda x, i, y: (x.scatter(2, i, y), x.scatter_add(1, i, y)),
+        (draw(4, 5, 6), torch.tensor([3, 0, 2, 1] * 6).reshape(2, 3, 4), draw(3, 4, 5))),
     "scatter a number": (lambda x, i: x.scatter(1, i, 2.0), (X, INDEX)),
     "scatter and add": (lambda x, i, y: x.scatter_add(1, i, y), (X, INDEX, Y)),
     "scatter and add rows": (

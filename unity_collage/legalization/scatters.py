@@ -2,8 +2,9 @@
 
 On CPUs each thread writes some columns of all rows, row after row. Updates of one element keep their order. TVM's
 kernels go down one column after the other, or begin a parallel loop in each row. TVM's ``scatter_nd`` writes before the
-tensor for negative indexes. Its ``index_put`` reads behind values that are broadcast, and loses summands of repeated
-indexes, because threads add to one element at once.
+tensor for negative indexes, and its ``scatter_elements`` to wrong places where indices are shorter than the tensor. Its
+``index_put`` reads behind values that are broadcast, and loses summands of repeated indexes, because threads add to one
+element at once.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def _scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Ex
     reduction, extents = str(call.attrs.reduction), [_extents(arg) for arg in call.args[:2]]
     axis = int(call.attrs.axis) % max(len(extents[0]), 1)
     others = [[size for n, size in enumerate(shape) if n != axis] for shape in extents]
-    if not _is_for_cpu() or reduction not in _UPDATED or not extents[0] or not _are_equal(*others):
+    if reduction in _UPDATED and extents[0] and not _are_equal(*others):
+        return builder.call_te(_each_element(axis, reduction), *call.args)
+    if not _is_for_cpu() or reduction not in _UPDATED or not extents[0]:
         return builder.normalize(legalized_by_tvm(builder, call))
 
     def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
@@ -70,6 +73,19 @@ def _scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Ex
         return _by_rows(data, indices, updates, sizes, place, reduction)
 
     return builder.call_te(scatter, *call.args)
+
+
+def _each_element(axis: int, reduction: str) -> Callable[..., te.Tensor]:
+    """The kernel for indices that are shorter than the tensor along other axes, too: one update after the other."""
+
+    def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+        def coordinate(along: int, *place: ir.Expr) -> ir.Expr:
+            return indices(*place) if along == axis else place[along]
+
+        rank = len(data.shape)
+        return _scattered(data, list(indices.shape), rank, coordinate, updates, reduction)
+
+    return scatter
 
 
 def _extents(expr: relax.Expr) -> list[ir.Expr]:
