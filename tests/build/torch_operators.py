@@ -326,6 +326,13 @@ IMAGES: dict[str, Case] = {
     **{f"{mode} by {scale}": (
         lambda x, mode=mode, scale=scale: F.interpolate(x, scale_factor=scale, mode=mode), (IMAGE,))
         for mode in ("nearest", "bilinear", "bicubic") for scale in (2.0, 1.7, 0.6)},
+    **{f"{mode} to nearly the same": (
+        lambda x, mode=mode: F.interpolate(x, scale_factor=(1.1, 2.1), mode=mode), (IMAGE,))
+        for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")},
+    **{f"{mode} antialiased to nearly the same": (
+        lambda x, mode=mode: F.interpolate(x, scale_factor=(1.1, 0.6), mode=mode, antialias=True), (IMAGE,))
+        for mode in ("bilinear", "bicubic")},
+    "nearest of a volume to the same": (lambda x: F.interpolate(x, scale_factor=1.1), (VOLUME,)),
     **{f"{mode} antialiased": (
         lambda x, mode=mode: F.interpolate(x, (3, 5), mode=mode, antialias=True), (IMAGE,))
         for mode in ("bilinear", "bicubic")},

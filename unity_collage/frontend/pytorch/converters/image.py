@@ -50,16 +50,30 @@ def _steps(sizes: Sequence[tuple[int, int, int]], scales: Sequence[float] | None
     return [1 / scale for scale in scales]
 
 
+def _copied(sizes: Sequence[tuple[int, int, int]], steps: Sequence[float]) -> list[float]:
+    """``steps`` as torch changes them: an axis is copied where its size stays, whatever its scale is."""
+    return [1.0 if old == new else step for (_, old, new), step in zip(sizes, steps, strict=True)]
+
+
 def _nearest(offset: float) -> Converter:
-    """floor((i + offset) step), the source's element of each pixel ``i``."""
+    """floor((i + offset) step), the source's element of each pixel ``i``.
+
+    On lines and images torch takes the step of the sizes where they stay or double.
+    """
 
     def convert(cx: Context, x: Expr, _size: Value, scales: Sequence[float] | None = None) -> Expr:
         sizes = _sizes(cx, x)
+        steps = _steps(sizes, scales)
+        if not offset and len(sizes) < 3:
+            steps = [
+                old / new if new in (old, 2 * old) else step
+                for (_, old, new), step in zip(sizes, steps, strict=True)
+            ]
         places = [
             np.minimum(
                 np.floor((np.arange(new, dtype=np.float32) + np.float32(offset)) * np.float32(step)), old - 1
             )
-            for (_, old, new), step in zip(sizes, _steps(sizes, scales), strict=True)
+            for (_, old, new), step in zip(sizes, steps, strict=True)
         ]
         if len(sizes) == 2 and all(
             _is_repeated(index, old, new) for index, (_, old, new) in zip(places, sizes, strict=True)
@@ -82,7 +96,7 @@ def _linear(
     cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None
 ) -> Expr:
     sizes = _sizes(cx, x)
-    steps = _steps(sizes, scales)
+    steps = _copied(sizes, _steps(sizes, scales))
     is_plain = align_corners or all(
         step == old / new for (_, old, new), step in zip(sizes, steps, strict=True)
     )
@@ -176,7 +190,7 @@ def _antialiased(degree: int) -> Converter:
     ) -> Expr:
         sizes = _sizes(cx, x)
         matrices: list[tuple[int, np.ndarray]] = []
-        for (axis, old, new), step in zip(sizes, _steps(sizes, scales), strict=True):
+        for (axis, old, new), step in zip(sizes, _copied(sizes, _steps(sizes, scales)), strict=True):
             step = ((old - 1) / (new - 1) if new > 1 else 0.0) if align_corners else step
             matrices.append((axis, _antialiasing_matrix(old, new, step, degree)))
         return _along_axes(cx, x, matrices)
