@@ -186,7 +186,9 @@ def known_size(size: Size, what: str) -> int:
 
 
 def reshaped(cx: Context, value: relax.Expr, shape: Sequence[Size]) -> relax.Expr:
-    """``value`` in another shape."""
+    """``value`` in another shape. Relax reads a size of 0 as "as before", which is not meant here."""
+    if any(isinstance(size, int) and size == 0 for size in shape):
+        return cx.emit(op.zeros(list(shape), dtype_of(value)))
     return cx.emit(op.reshape(value, list(shape)))
 
 

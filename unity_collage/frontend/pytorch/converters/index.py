@@ -115,13 +115,14 @@ def _index(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Expr:
 
 
 def _bucketize(cx: Context, x: Value, boundaries: Expr, out_int32: bool = False, right: bool = False) -> Expr:
-    """How many boundaries are below each number, or not above it if ``right``."""
+    """How many boundaries are below each number, or not above it if ``right``; all are below NaN."""
     common = "float64" if "float64" in (dtype_of(x), dtype_of(boundaries)) else "float32"
     if "float" not in dtype_of(x) and "float" not in dtype_of(boundaries):
         common = "int64"
     numbers = op.expand_dims(cx.cast(x, common), rank_of(x))
-    test = op.less_equal if right else op.less
-    return op.sum(op.astype(test(cx.cast(boundaries, common), numbers), cx.dtype), [rank_of(x)])
+    test = op.greater if right else op.greater_equal
+    below = op.logical_not(test(cx.cast(boundaries, common), numbers))
+    return op.sum(op.astype(below, cx.dtype), [rank_of(x)])
 
 
 def _searchsorted(

@@ -14,6 +14,7 @@ from ..context import (
     Converter,
     Converters,
     Value,
+    are_equal,
     axes_of,
     dtype_of,
     known_size,
@@ -56,11 +57,13 @@ def _extremum(make: Any) -> Converter:
     return convert
 
 
-def _quantifier(make: Any) -> Converter:
-    """Whether any or all elements are not zero."""
+def _quantifier(make: Any, of_nothing: bool) -> Converter:
+    """Whether any or all elements are not zero; ``of_nothing`` if there are none."""
 
     def convert(cx: Context, x: Expr, dims: Dims = None, keepdim: bool = False) -> Expr:
         axes = axes_of(dims, rank_of(x))
+        if any(are_equal([shape_of(x)[axis]], [0]) for axis in axes):
+            return cx.filled(cx.shape, of_nothing)
         truth = cx.cast(x, "bool")
         return op.astype(make(cx.cast(truth, "int8"), axes, keepdim), cx.dtype) if axes else truth
 
@@ -168,12 +171,12 @@ CONVERTERS: Converters = {
     "amin.default": _extremum(op.min),
     "max.default": _extremum(op.max),
     "min.default": _extremum(op.min),
-    "any.default": _quantifier(op.max),
-    "any.dim": _quantifier(op.max),
-    "any.dims": _quantifier(op.max),
-    "all.default": _quantifier(op.min),
-    "all.dim": _quantifier(op.min),
-    "all.dims": _quantifier(op.min),
+    "any.default": _quantifier(op.max, False),
+    "any.dim": _quantifier(op.max, False),
+    "any.dims": _quantifier(op.max, False),
+    "all.default": _quantifier(op.min, True),
+    "all.dim": _quantifier(op.min, True),
+    "all.dims": _quantifier(op.min, True),
     "var.correction": _variance,
     "var_mean.correction": lambda cx, *args: list(variance_and_mean(cx, *args)),
     "argmax.default": _place(op.argmax),

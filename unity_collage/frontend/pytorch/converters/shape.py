@@ -35,7 +35,7 @@ def _same(cx: Context, x: Expr, *_: Value) -> Expr:
 
 def _view(cx: Context, x: Expr, *_: Value) -> Expr:
     """Any reshape: the shape is that which torch found."""
-    return x if are_equal(shape_of(x), cx.shape) else op.reshape(x, cx.shape)
+    return x if are_equal(shape_of(x), cx.shape) else reshaped(cx, x, cx.shape)
 
 
 def _permute(cx: Context, x: Expr, dims: Sequence[int]) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converters, Value, positive, rank_of
+from ..context import Context, Converters, Value, dtype_of, positive, rank_of
 
 Expr = relax.Expr
 
@@ -29,6 +29,8 @@ def _argsort(cx: Context, x: Expr, dim: int = -1, descending: bool = False) -> E
 def _topk(cx: Context, x: Expr, k: int, dim: int = -1, largest: bool = True, *_: Value) -> list[Expr]:
     if rank_of(x) == 0:
         return [x, cx.cast(0, "int64")]
+    if k == 0:  # to Relax it means all
+        return [cx.emit(op.zeros(cx.shape, dtype)) for dtype in (dtype_of(x), "int64")]
     both = cx.emit(op.topk(x, k, positive(dim, rank_of(x)), "both", largest, "int64"))
     return [cx.emit(both[n]) for n in range(2)]
 
