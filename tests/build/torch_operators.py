@@ -48,6 +48,7 @@ ELEMENTWISE: dict[str, Case] = {
     "log1p": (torch.log1p, (torch.tensor([-1e-5, 1e-6, 0.05, -0.06, 0.2, 4.0, 30.0]),)),
     "rounded to even": (torch.round, (HALVES,)),
     "rounded to decimals": (lambda x: torch.round(x, decimals=1), (draw(9),)),
+    "rounded to thousands": (lambda x: torch.round(x, decimals=-3), (torch.arange(500.0, 4e5, 1e3),)),
     "gelu by tanh": (lambda x: F.gelu(x, approximate="tanh"), (SPREAD,)),
     "square root of integers": (torch.sqrt, (ints(0, 1, 2, 9),)),
     "floor of integers": (torch.floor, (ints(1, 2),)),

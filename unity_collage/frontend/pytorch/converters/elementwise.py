@@ -97,8 +97,9 @@ def _round(cx: Context, x: Expr, decimals: int = 0) -> Expr:
         return x
     if not decimals:
         return op.round(x)
-    factor = cx.cast(10.0**decimals)
-    return op.divide(op.round(op.multiply(x, factor)), factor)
+    factor = cx.cast(10.0 ** abs(decimals))
+    before, after = (op.multiply, op.divide) if decimals > 0 else (op.divide, op.multiply)
+    return after(op.round(before(x, factor)), factor)
 
 
 def _sign(cx: Context, x: Expr) -> Expr:
