@@ -158,7 +158,7 @@ def _row_loops(stages: Sequence[Stage], count: int, cpu: CpuTraits) -> Stmt | st
 
 
 def _by_work(stages: Sequence[Stage], cpu: CpuTraits, write: Callable[[bool], Stmt]) -> Stmt:
-    """What ``write`` returns, with parallel loops if they pay; where sizes are free, the kernel decides when it runs."""
+    """What ``write`` returns, with parallel loops if they pay: decided when the kernel runs, where sizes are free."""
     work = injective.work_of(stages)
     if cpu.cores < 2 or isinstance(work, int):
         return write(_threads(stages, cpu))
