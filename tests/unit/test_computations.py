@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import tvm
 from tvm import relax
 from tvm.script import relax as R
+from tvm.target import Target
 
 from unity_collage.annotations import LIFTED
+from unity_collage.cost.method import Method
 from unity_collage.cost.model import Workload
 from unity_collage.measure import pace
 from unity_collage.measure.computations import batches, computations, evicted_beside
 from unity_collage.measure.pace import in_questions
+from unity_collage.measure.worker import MeasuringWorker
+from unity_collage.runtime.timing import Timed
 from unity_collage.testing.conformance.cases import function
 
 KIB = 1 << 10
@@ -85,3 +93,36 @@ def test_a_question_is_about_one_state_of_the_caches_and_not_too_large() -> None
     assert sizes_of([[asked("a")], [asked("b", evict_bytes=KIB)]]) == [1, 1]
     large = pace._MOST_BYTES // KIB // 4
     assert sizes_of([[asked("a", large)], [asked("b", large)]]) == [1, 1]
+
+
+def test_kernels_for_another_target_are_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of kernels are equal for several targets, each of which was in scope when it was asked about.
+
+    There is one go in any case, though no time is left.
+    """
+    built: list[str] = []
+
+    def noted(_func: Any, _inputs: Any, _asked: Any, target: Target) -> None:
+        built.append(str(target.attrs["mcpu"]))
+
+    bench: Any = SimpleNamespace(
+        runners_of=lambda _func, _inputs, kernels: dict.fromkeys(kernels, "runner"),
+        is_busy_since=lambda: lambda: False,
+        time_together=lambda runners, *_: [Timed([1e-6], False) for _ in runners],
+        after_timing=lambda: None,
+    )
+    said: list[dict[str, Any]] = []
+    worker = MeasuringWorker(bench, Method(), 1 << 30, said.append)
+    monkeypatch.setattr(worker._checker, "built", noted)
+    asked = {
+        "ask": "together",
+        "candidates": question({"a.0": 1}),
+        "evict_bytes": 0,
+        "seconds": 0.0,
+        "apart": False,
+    }
+    for processor in ("haswell", "haswell", "skylake-avx512"):
+        target = Target({"kind": "llvm", "mcpu": processor})
+        worker._time_together({**asked, "target": str(target)})
+    assert built == ["haswell", "skylake-avx512"]
+    assert [message["seconds"] for message in said if "seconds" in message] == [1e-6] * 3

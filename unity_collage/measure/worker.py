@@ -67,6 +67,8 @@ class MeasuringWorker:
         self._cache: LRUCache[str, tuple[Runner, int]] = LRUCache(
             min(memory_bytes, available_bytes()) // _CACHE_SHARE, getsizeof=lambda held: held[1]
         )
+        self._target = ""
+        """The target of the kernels in the cache, as JSON: kernels for several targets may have equal keys."""
         self._bench = bench
         self._checker = Checker(bench, say)
 
@@ -97,8 +99,15 @@ class MeasuringWorker:
         """Tell the parent what begins: the limit for a silence starts again."""
         self._say({"stage": stage, "key": None})
 
+    def _of_target(self, text: str) -> Target:
+        """The target of a request. Kernels for another target leave the cache."""
+        if text != self._target:
+            self._cache.clear()
+            self._target = text
+        return Target(json.loads(text))
+
     def _measure(self, request: Message) -> None:
-        target = Target(json.loads(request["target"]))
+        target = self._of_target(request["target"])
         asked = computations(request["candidates"])
         end = time.monotonic() + request.get("seconds", math.inf)
 
@@ -138,12 +147,12 @@ class MeasuringWorker:
 
     def _time_together(self, request: Message) -> None:
         """Time kernels for different computations in turns: each once in every round."""
-        target = Target(json.loads(request["target"]))
+        target = self._of_target(request["target"])
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
         turns: list[list[Timed]] = [[] for _ in runners]
         begin, is_busy = time.monotonic(), self._bench.is_busy_since()
         most = max(_MOST_TURNS, math.ceil(self._method.min_runs / _ROUNDS_AT_ONCE))
-        while len(turns[0]) < most and time.monotonic() - begin < request["seconds"]:
+        while not turns[0] or (len(turns[0]) < most and time.monotonic() - begin < request["seconds"]):
             self._say({"stage": "timing", "key": None})
             rounds = self._bench.time_together(
                 [*runners.values()], _ROUNDS_AT_ONCE, request["evict_bytes"], request["apart"]
