@@ -93,6 +93,20 @@ def test_the_error_of_a_device_keeps_no_session(no_collector: None) -> None:
     assert alive() is None, error.value
 
 
+def test_a_call_that_is_interrupted_shares_no_buffers_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    device = devices.RemoteDevice("127.0.0.1:1", "board")
+    device._session = devices._Session(Server(Session(), 5.0), {"region": ["a tensor there"]})
+    monkeypatch.setattr(devices, "within", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.run(devices.RemoteRegion("region", b"", (), ()), [])
+    assert device._session is None
+
+
 class Alike:
     """Answers, with this number of threads."""
 

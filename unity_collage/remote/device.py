@@ -114,6 +114,9 @@ class RemoteDevice:
                 return self._in_session(region, work)
             except Lost as error:
                 reason = str(error)
+            except BaseException:  # Ctrl-C: this call goes on there, and the next one would share its buffers
+                self._drop()
+                raise
             self._drop()
         raise CollageError(
             f"the server {self!r} was lost while it computed {region.name}: {reason}; the next call asks for "
