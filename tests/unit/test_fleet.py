@@ -7,6 +7,7 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 
+from unity_collage.measure.remote import fleet as fleets
 from unity_collage.measure.remote.fleet import Fleet, _Shift
 from unity_collage.measure.remote.servers import Lost, NoServer
 
@@ -28,6 +29,7 @@ class Client:
     def __init__(self, farm: Farm):
         self._farm = farm
         self.is_open = False
+        self.is_closed = False
 
     def open(self) -> None:
         with self._farm.lock:
@@ -41,6 +43,9 @@ class Client:
 
     def drop(self) -> None:
         self.is_open = False
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def answer(self, question: int) -> int:
         with self._farm.lock:
@@ -131,6 +136,30 @@ def test_after_ctrl_c_no_client_takes_another_question(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         fleet(Farm(1)).spread(range(9), held)
     assert asked == [0] and not set(enumerate_threads()) - before
+
+
+def test_a_client_that_works_on_after_ctrl_c_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may still send the files of its question, which have the same names on the server as those of the next."""
+    begun, ended = Event(), Event()
+
+    def long(_client: Client, question: int) -> int:
+        begun.set()
+        ended.wait(PATIENCE)
+        return question
+
+    def interrupts(*_: object) -> bool:
+        begun.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleets, "_LEAVING_SECONDS", 0.01)
+    asked = fleet(Farm(2))
+    (first,) = asked.clients
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Shift, "is_over", interrupts)
+        asked.spread(range(1), long)
+    assert first.is_closed and first not in asked.clients  # pyright: ignore[reportAttributeAccessIssue]
+    assert asked.spread(range(3), answer) == [0, 1, 4]
+    ended.set()
 
 
 def is_given_up(shift: _Shift[int, int]) -> None:

@@ -47,7 +47,8 @@ class Fleet:
         try:
             return self._answers(shift)
         except BaseException:
-            shift.give_up()
+            if not shift.give_up():
+                self._start_again()
             raise
 
     def _answers(self, shift: _Shift[Q, A]) -> list[A | Lost]:
@@ -65,6 +66,11 @@ class Fleet:
     def _another(self) -> RemoteClient:
         self.clients.append(self._make(self.clients[0]))
         return self.clients[-1]
+
+    def _start_again(self) -> None:
+        """Leave all clients, of which some still work. Files of their questions have the names of those to come."""
+        self.close()
+        self.clients = [self._make(None)]
 
     def close(self) -> None:
         """End all sessions."""
@@ -112,14 +118,15 @@ class _Shift(Generic[Q, A]):
             raise self._error
         return [self._found[number] for number in range(len(self._questions))]
 
-    def give_up(self) -> None:
-        """Let no client take another question, and wait a moment until they have left."""
+    def give_up(self) -> bool:
+        """Let no client take another question, and wait a moment until they have left; whether all have."""
         with self._changed:
             self._is_given_up = True
             self._changed.notify_all()
         end = time.monotonic() + _LEAVING_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _has_ended(self) -> bool:
         if self._is_given_up or self._error is not None:
