@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN, SCHEDULES
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
@@ -275,7 +275,13 @@ def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
 
 
 def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> None:
-    def name(weight: float, plan: tuple[int, ...], settings: Refinement) -> str:
+    def name(
+        weight: float,
+        plan: tuple[int, ...],
+        settings: Refinement,
+        threads: int | None = None,
+        schedules: dict[str, str] | None = None,
+    ) -> str:
         builder = relax.BlockBuilder()
         x = relax.Var("x", relax.TensorType((2, 2), "float32"))
         with builder.function("main", [x]):
@@ -284,8 +290,9 @@ def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> No
                 result = builder.emit_output(relax.op.add(x, weights))
             builder.emit_func_output(result)
         mod = builder.get()
-        kernels = tuple(Candidate(n, "tvm", "typed", f"{n}", (n,)) for n in range(2))
+        kernels = tuple(Candidate(n, "tvm", "typed", f"{n}", (n,), threads=threads) for n in range(2))
         costed = IRModule({"main": CANDIDATES.write(graphs.chain(), kernels)})
+        costed = costed if schedules is None else costed.with_attr(SCHEDULES, schedules)
         with CostDatabase(tmp_path / "costs.sqlite") as database:
             plans = {OURS: {"main": plan}}
             return records_of(database, costed, mod, plans, settings, host_target()).name
@@ -296,8 +303,11 @@ def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> No
         name(1.0, (0,), Refinement()),
         name(1.0, (0, 1), Refinement(rounds=3)),
         name(2.0, (0, 1), Refinement()),  # whether programs agree may depend on the weights
+        name(1.0, (0, 1), Refinement(), threads=1),
+        name(1.0, (0, 1), Refinement(), schedules={"kernel": "[]"}),
+        name(1.0, (0, 1), Refinement(), schedules={"kernel": "[1]"}),
     ]
-    assert len({one, *others}) == 4
+    assert len({one, *others}) == 7
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
-from ..annotations import CANDIDATES, EXTERNAL_MODS
+from ..annotations import CANDIDATES, EXTERNAL_MODS, SCHEDULES
 from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
 from ..cost.method import MEDIAN, Method
 from ..database.answers import HINT
@@ -81,6 +81,7 @@ def records_of(
         "model": str(structural_hash(bare)),
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": _outcome_settings(settings),
+        **_variants(costed, plans),
         **({"whole models": dict(whole_models)} if whole_models else {}),
     }
     backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
@@ -93,6 +94,28 @@ def records_of(
         locked,
         settings.is_optional,
     )
+
+
+def _variants(costed: IRModule, plans: Mapping[str, Choice]) -> dict[str, Any]:
+    """What makes other programs of the same candidates: tuned schedules, and kernels on fewer threads.
+
+    Neither is in it where there is none, so records from before still hold.
+    """
+    schedules = (costed.attrs or {}).get(SCHEDULES, {})
+    threads = sorted(
+        {
+            (function, c.backend, c.rule, c.indexes, c.threads)
+            for plan in plans.values()
+            for function, ids in plan.items()
+            for c in CANDIDATES.read(costed[function])
+            if c.id in ids and c.threads is not None
+        }
+    )
+    found = {
+        "schedules": {str(kernel): digest(str(trace)) for kernel, trace in schedules.items()},
+        "threads": threads,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _outcome_settings(settings: Refinement) -> dict[str, Any]:
