@@ -80,7 +80,7 @@ def test_a_builder_tells_errors_of_the_compiler_from_those_of_the_system(
         "target": str(Target("llvm")),
         "backend": "tvm",
         "library": "k.so",
-        "constants": "k.npz",
+        "constants": "k.params",
     }
     found = builder._why_not_built(request)
     assert found is not None and (found.kind, found.lasting) == (kind, lasting)

@@ -6,12 +6,20 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
+import tvm
+from tvm.target import Target
 
 from unity_collage.cost.method import Method
 from unity_collage.errors import CollageError
+from unity_collage.measure import kernel_library
+from unity_collage.measure.kernels import Kernel
 from unity_collage.measure.remote.client import ATTEMPTS, RemoteClient
 from unity_collage.measure.remote.servers import Server
 from unity_collage.remote import device as devices
@@ -127,3 +135,20 @@ def test_no_question_but_for_facts_goes_to_a_server_of_another_kind(ask: str) ->
     remote.drop()
     with pytest.raises(CollageError, match="two servers for 'test' differ"):
         remote.machine() if ask == "machine" else remote.ask({"ask": ask})
+
+
+def test_a_server_gets_constants_of_all_types(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arrays = [
+        np.array([1.5, -2.0], ml_dtypes.bfloat16),
+        np.arange(6, dtype=np.int64).reshape(2, 3),
+        np.zeros((0, 4), np.float16),
+        *(np.full((1,), number, np.int8) for number in range(9)),
+    ]
+    module: Any = SimpleNamespace(kind="llvm")
+    monkeypatch.setattr(kernel_library.writing, "write", lambda *_: None)
+    monkeypatch.setattr(kernel_library.library_file, "read", lambda _: module)
+    kernel = Kernel(module, [tvm.runtime.tensor(array) for array in arrays])
+    kernel_library.write(kernel, Target("llvm"), tmp_path / "k.so", tmp_path / "k.params")
+    found = kernel_library.read("tvm", "k.so", str(tmp_path / "k.params")).constants
+    assert [(each.dtype, tuple(each.shape)) for each in found] == [(a.dtype.name, a.shape) for a in arrays]
+    assert all((each.numpy() == array).all() for each, array in zip(found, arrays, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm.ir import IRModule
 from tvm.script import tirx as T
@@ -28,14 +27,14 @@ def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
 
 
 def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> None:
-    """Write the object code and, as numpy's ``npz``, the constants."""
+    """Write the object code and, in TVM's format for parameters, the constants: numpy's files keep no bfloat16."""
     module = kernel.module
     if module.kind not in ("llvm", "c"):  # only generated code can be linked; it imports the module
         module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
         module.import_module(kernel.module)
     writing.write(module, library)
-    with constants.open("wb") as file:
-        np.savez(file, *[constant.numpy() for constant in kernel.constants])
+    named = {str(number): constant for number, constant in enumerate(kernel.constants)}
+    constants.write_bytes(tvm.runtime.save_param_dict(named))
 
 
 def read(backend: str, library: str, constants: str) -> Kernel:
@@ -44,6 +43,5 @@ def read(backend: str, library: str, constants: str) -> Kernel:
     for name in ({backend} & VENDORS.keys()) | (found.libraries if found is not None else set()):
         runtime.load(name)
     module: Any = library_file.read(library)
-    with np.load(constants) as stored:
-        tensors = [tvm.runtime.tensor(stored[name]) for name in stored.files]
-    return Kernel(module, tensors)
+    stored = tvm.runtime.load_param_dict(Path(constants).read_bytes())
+    return Kernel(module, [stored[str(number)] for number in range(len(stored))])

@@ -15,6 +15,8 @@ from .device import Device as Device
 from .executable import Executable as Executable
 from .module import Module as Module
 from .module import load_module as load_module
+from .params import load_param_dict as load_param_dict
+from .params import save_param_dict as save_param_dict
 from .script_printer import Scriptable as Scriptable
 
 DataType = dtype

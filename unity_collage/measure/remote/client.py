@@ -77,7 +77,7 @@ class RemoteClient:
             for number, (key, candidate) in enumerate(candidates.items()):
                 made = {
                     f"{number}.so": Path(folder, f"{number}.so"),
-                    f"{number}.npz": Path(folder, f"{number}.npz"),
+                    f"{number}.params": Path(folder, f"{number}.params"),
                 }
                 refusal = self._made(request["target"], candidate, *made.values())
                 if refusal is not None:

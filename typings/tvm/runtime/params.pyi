@@ -1,0 +1,6 @@
+from collections.abc import Mapping
+
+from ._tensor import Tensor
+
+def save_param_dict(params: Mapping[str, Tensor]) -> bytes: ...
+def load_param_dict(param_bytes: bytes) -> Mapping[str, Tensor]: ...
