@@ -169,6 +169,9 @@ class WorkerClient:
                     return self._at_end(reply, answers)
         except NoAnswer as error:
             return why_no_answer(error, self._memory_bytes)
+        except BaseException:  # Ctrl-C between two messages: the others must not answer the next request
+            self.close()
+            raise
         raise AssertionError("only NoAnswer ends the messages")
 
     def _ended_for(self, reply: Mapping[str, Any]) -> Refusal:

@@ -97,7 +97,7 @@ class Child:
     def messages(self, request: Mapping[str, Any]) -> Iterator[Message]:
         """The child's messages that answer a request, without stages; raises NoAnswer.
 
-        The caller knows which message is the last one, and stops there.
+        The caller knows which message is the last one, and stops there. If it stops before, it closes the process.
         """
         self.stage, self.suspect = STARTING, None
         seconds = STARTING_SECONDS
@@ -120,7 +120,9 @@ class Child:
             failure = self._gone()
         except Garbled:
             failure = NoAnswer("something wrote to the connection of the process", self.stage)
-        except KeyboardInterrupt:  # the rest of this reply must not be read as the reply to the next request
+        except GeneratorExit:  # the caller has read the last message, or closes the process
+            raise
+        except BaseException:  # Ctrl-C: the rest of this reply must not be read as the reply to the next request
             self.close()
             raise
         self.close()
