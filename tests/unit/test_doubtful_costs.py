@@ -22,7 +22,7 @@ from tvm.target import Target
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cost.model import Workload
-from unity_collage.database.costs import CostDatabase
+from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined
 from unity_collage.machine.load import LoadWatch
 from unity_collage.measure.client import LATE, Answer
 from unity_collage.measure.kernel_costs import KernelCosts
@@ -140,6 +140,21 @@ def test_a_question_has_the_rest_of_the_budget_and_a_late_one_a_quarter(
     monkeypatch.setattr(costs._session, "seconds_since_start", lambda: spent)
     assert costs._seconds_to_answer() == seconds
     assert model(tmp_path, [])._seconds_to_answer() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [(FailureKind.HANG, 2e-6), (FailureKind.OUT_OF_MEMORY, 2e-6), (FailureKind.CRASH, None)],
+)
+def test_a_failure_that_another_machine_may_have_caused_takes_no_cost_away(
+    tmp_path: Path, kind: FailureKind, seconds: float | None
+) -> None:
+    """A database may be that of several machines, and quarantine holds for all of them."""
+    costs = model(tmp_path, [SURE])
+    costs.costs([kernel()])
+    version = costs._fingerprints().quarantine("tvm")
+    costs._opened().quarantine(Quarantined(kernel().key, version, "relu", "tvm", kind, "it failed"))
+    assert [cost.seconds for cost in model(tmp_path, []).costs([kernel()]).values()] == [seconds]
 
 
 def test_a_pair_is_at_the_level_of_the_kernel_that_was_known(tmp_path: Path) -> None:

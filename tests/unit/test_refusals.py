@@ -16,7 +16,7 @@ from tvm.target import Target
 from unity_collage.cost.method import Method
 from unity_collage.database.rows import FailureKind
 from unity_collage.errors import CollageError
-from unity_collage.measure import client
+from unity_collage.measure import client, worker
 from unity_collage.measure.checker import Checker
 from unity_collage.measure.kernels import NoKernel
 from unity_collage.measure.refusal import Refusal, refusal_of
@@ -124,16 +124,74 @@ def test_a_pool_that_is_closed_starts_no_process(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("ending", "lasting"), [(SILENT, False), (KILLED, False), (CRASHED, True)])
 def test_a_worker_without_an_answer_says_whether_that_lasts(ending: NoAnswer, lasting: bool) -> None:
-    worker = client.WorkerClient(1, Method(), 60.0)
-    worker._child = _Scripted([ending])  # type: ignore[assignment]
-    assert worker.ask({"ask": "launch"})["lasting"] is lasting
+    asking = client.WorkerClient(1, Method(), 60.0)
+    asking._child = _Scripted([ending])  # type: ignore[assignment]
+    assert asking.ask({"ask": "launch"})["lasting"] is lasting
+
+
+SHORT = {"reason": "memory ran out", "kind": FailureKind.OUT_OF_MEMORY.value, "lasting": True}
+COSTED = {"seconds": 1e-6, "low": 1e-6, "high": 1e-6, "runs": 9, "doubtful": False}
+
+
+class _Remembering:
+    """A process whose kernels run out of memory after others, or in each process."""
+
+    suspect, stage = None, ""
+
+    def __init__(self, is_lasting: bool) -> None:
+        self.asked: list[list[str]] = []
+        self.lives = 1
+        self._is_lasting = is_lasting
+
+    def messages(self, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        keys = list(request["candidates"])
+        self.asked.append(keys)
+        for key in keys:
+            is_short = key == "large" and (self._is_lasting or len(keys) > 1)
+            yield {"key": key, **(SHORT if is_short else COSTED)}
+        yield {"done": True}
+
+    def close(self) -> None:
+        self.lives += 1
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_kernel_that_runs_out_of_memory_is_asked_about_again_in_a_new_process(is_lasting: bool) -> None:
+    """The kernels before it, which the process keeps, may have taken the memory."""
+    asking, process = client.WorkerClient(1, Method(), 60.0), _Remembering(is_lasting)
+    asking._child = process  # type: ignore[assignment]
+    answers = asking.compare(
+        {"ask": "cost"}, {"small": {"digest": "1"}, "large": {"digest": "2"}, "other": {"digest": "3"}}
+    )
+    assert process.asked == [["small", "large", "other"], ["large"]] and process.lives == 2 + is_lasting
+    assert [key for key, answer in answers.items() if isinstance(answer, Refusal)] == ["large"] * is_lasting
+
+
+def test_a_reference_that_runs_out_of_memory_refuses_its_kernels_for_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any) -> None:
+        raise MemoryError("Unable to allocate 9 GiB for an array")
+
+    said: list[dict[str, Any]] = []
+    measuring = worker.MeasuringWorker(None, Method(), 1 << 30, said.append)  # pyright: ignore
+    monkeypatch.setattr(measuring, "_measure", fails)
+    measuring.answer({"ask": "cost"})
+    assert said[-1]["lasting"] is False and "9 GiB" in said[-1]["reason"]
+    asking, process = client.WorkerClient(1, Method(), 60.0), _Scripted(said)
+    asking._child = process  # type: ignore[assignment]
+    (answer,) = asking.compare({"ask": "cost"}, {"large": {"digest": "1"}}).values()
+    assert isinstance(answer, Refusal) and not answer.lasting and process.is_closed
 
 
 class _Scripted:
     """A process that answers with the next reply, or ends."""
 
+    suspect, stage = None, ""
+
     def __init__(self, replies: list[Any]) -> None:
         self._replies = replies
+        self.is_closed = False
 
     def messages(self, _request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         reply = self._replies.pop(0)
@@ -141,4 +199,5 @@ class _Scripted:
             raise reply
         yield reply
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.is_closed = True

@@ -1,7 +1,8 @@
 """The parent's end of the worker: requests costs, and decides what a missing reply means for each kernel.
 
-A kernel that ends the worker, or keeps it busy for too long, is requested once more, alone. The first end may have had
-another cause. If the kernel does the same again, it is refused. The other kernels are requested again, too.
+A kernel that ends the worker, keeps it busy for too long or runs out of memory is requested once more, alone. The first
+end may have had another cause. If the kernel does the same again, it is refused. The other kernels are requested again,
+too.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Worker:
 ON_CPU = Worker("unity_collage.measure.worker", loaded=LOADED)
 
 _ATTEMPTS = 2
-"""A kernel is refused after it has ended the worker this many times."""
+"""A kernel is refused after it has ended the worker, or has run out of memory, this many times."""
 _OF_ALL = ("building ahead", "comparing", "timing")
 """Stages in which the worker is busy with all kernels of a request at once."""
 
@@ -111,7 +112,12 @@ class WorkerClient:
                 answers.update(dict.fromkeys(group, LATE))
                 continue
             problem = self._asked({**request, "seconds": left_seconds}, group, answers)
-            left = {key: asked for key, asked in group.items() if key not in answers}
+            again = [key for key in group if _is_short(answers.get(key)) and not suspected[key]]
+            for key in again:  # the kernels before it may have taken the memory, and the process is ended
+                suspected[key] += 1
+                del answers[key]
+            pending[:0] = [{key: group[key]} for key in again]
+            left = {key: asked for key, asked in group.items() if key not in answers and key not in again}
             if not left:
                 continue
             suspect = self._child.suspect
@@ -166,7 +172,7 @@ class WorkerClient:
                 else:
                     if reply.get("late"):
                         answers.update({key: LATE for key in group if key not in answers})
-                    return self._at_end(reply, answers)
+                    return self._at_end(reply, [answers[key] for key in group if key in answers])
         except NoAnswer as error:
             return why_no_answer(error, self._memory_bytes)
         except BaseException:  # Ctrl-C between two messages: the others must not answer the next request
@@ -180,14 +186,17 @@ class WorkerClient:
         self.close()
         return Refusal(reply["fault"], FailureKind(reply["kind"]))
 
-    def _at_end(self, reply: Mapping[str, Any], answers: Mapping[str, Answer]) -> Refusal:
-        """The refusal of what is missing after the last reply. A process that ran out of memory is ended."""
-        if any(
-            isinstance(answer, Refusal) and answer.kind is FailureKind.OUT_OF_MEMORY
-            for answer in answers.values()
-        ):
+    def _at_end(self, reply: Mapping[str, Any], answers: Iterable[Answer]) -> Refusal:
+        """The refusal of what is missing after the last reply. A process that ran short of something is ended."""
+        missing = Refusal(reply.get("reason", "the worker gave no answer"), lasting=reply.get("lasting", True))
+        if not missing.lasting or any(map(_is_short, answers)):
             self.close()
-        return Refusal(reply.get("reason", "the worker gave no answer"), lasting=reply.get("lasting", True))
+        return missing
+
+
+def _is_short(answer: Answer | None) -> bool:
+    """Whether a kernel has run out of memory."""
+    return isinstance(answer, Refusal) and answer.kind is FailureKind.OUT_OF_MEMORY
 
 
 def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:

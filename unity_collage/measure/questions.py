@@ -26,6 +26,10 @@ _SECONDS_TOGETHER = 10.0
 """The limit for timing kernels together: no round starts after it."""
 
 
+_OF_THE_MACHINE = (FailureKind.HANG, FailureKind.OUT_OF_MEMORY)
+"""Failures that the machine may have caused; an entry of quarantine holds for all machines with the database."""
+
+
 class Client(Protocol):
     """Measures kernels: in a worker process here, or on servers."""
 
@@ -89,14 +93,17 @@ def named(asked: Sequence[Workload]) -> str:
 
 
 def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
-    """By key, the costs and refusals in the database; a kernel in quarantine has its reason there."""
+    """By key, the costs and refusals in the database; a kernel in quarantine has its reason there.
+
+    One that has a cost here hung, or ran out of memory, on another machine or under load: the cost counts.
+    """
     known: dict[str, Cost] = {}
     for backend in dict.fromkeys(workload.backend for workload in workloads):
         keys = [workload.key for workload in workloads if workload.backend == backend]
         known |= database.get(keys, here.cost(backend))
         for key, entry in database.quarantined(keys, here.quarantine(backend)).items():
-            if key in known and entry.kind is FailureKind.HANG:
-                continue  # it hung with another fingerprint or under load, and has a cost here
+            if key in known and entry.kind in _OF_THE_MACHINE:
+                continue
             text = Refusal(entry.reason, entry.kind).text
             known[key] = Cost(None, origin="database", reason=text)
     return known

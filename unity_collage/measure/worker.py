@@ -90,7 +90,8 @@ class MeasuringWorker:
         except Spoilt as spoilt:
             self._say({"fault": str(spoilt), "kind": FailureKind.RUN_ERROR.value})
         except Exception as error:  # not the fault of a candidate: the reference or the request is wrong
-            lasting = refusal_of(error, FailureKind.RUN_ERROR).lasting
+            found = refusal_of(error, FailureKind.RUN_ERROR)
+            lasting = found.lasting and found.kind is not FailureKind.OUT_OF_MEMORY
             self._say(
                 {"reason": f"{type(error).__name__}: {first_line(error)}", "lasting": lasting, "done": True}
             )
