@@ -27,6 +27,7 @@ from unity_collage.machine.load import LoadWatch
 from unity_collage.measure.client import LATE, Answer
 from unity_collage.measure.kernel_costs import KernelCosts
 from unity_collage.measure.questions import Client, Fingerprints
+from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, SearchPartition
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost, Costs
@@ -94,6 +95,34 @@ def test_a_doubtful_cost_never_replaces_a_sure_one(tmp_path: Path) -> None:
     again.costs([kernel()])
     assert len(again.client.asked) == 1, "it was asked for all the same"
     assert [cost.seconds for cost in model(tmp_path, []).costs([kernel()]).values()] == [2e-6]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "seconds"),
+    [
+        (Refusal("ended from outside", lasting=False, is_from_outside=True), 3e-6),
+        (Refusal("no answer within 60 s", FailureKind.HANG), 3e-6),
+        (Refusal("off by half", FailureKind.WRONG_NUMBERS), None),
+        (Refusal("no such kernel"), None),
+    ],
+)
+def test_a_refusal_that_may_pass_takes_no_doubtful_cost_away(
+    tmp_path: Path, refusal: Refusal, seconds: float | None
+) -> None:
+    model(tmp_path, [NOISY]).costs([kernel()])
+    again = model(tmp_path, [refusal])
+    assert [cost.seconds for cost in again.costs([kernel()]).values()] == [seconds]
+    assert [cost.seconds for cost in model(tmp_path, [], locked=True).costs([kernel()]).values()] == [seconds]
+
+
+def test_a_kernel_that_is_refused_is_not_run_again_with_its_rivals(tmp_path: Path) -> None:
+    """A kernel that hangs would take the limit of time twice in each compile."""
+    hanging, other = kernel(), replace(kernel(), backend="toy")
+    model(tmp_path, [Refusal("no answer within 60 s", FailureKind.HANG)]).costs([hanging])
+    pair = model(tmp_path, [SURE])
+    found = pair.compared([hanging, other])
+    assert pair.client.asked == [other.key]
+    assert (found[hanging.key].seconds, found[other.key].seconds) == (None, 2e-6)
 
 
 def test_a_locked_database_gives_doubtful_costs_as_they_are(tmp_path: Path) -> None:

@@ -150,6 +150,9 @@ class KernelCosts(CostModel):
             begin = time.monotonic()
             self.progress(0, 1, f"measuring {group[0].backend} {group[0].label} once more")
             found = measured_costs(client, self._opened(), group, here)
+            refused = [w for w in group if w.key in found and found[w.key].seconds is None]
+            lasting = known_costs(self._opened(), refused, here)
+            found |= {w.key: lasting.get(w.key, known[w.key]) for w in refused}
             self._session.seconds_again += time.monotonic() - begin
             self._session.measured |= found.keys()
             return found
@@ -271,8 +274,9 @@ class KernelCosts(CostModel):
             return known
         if self.locked:
             raise MissingCost(missing_costs(database, missing, here.cost))
+        running = [w for w in workloads if w.key not in known or known[w.key].seconds is not None]
         (found,) = self._spread(
-            [list(workloads)], lambda client, group: measured_costs(client, database, group, here, known)
+            [running], lambda client, group: measured_costs(client, database, group, here, known)
         )
         return found
 
