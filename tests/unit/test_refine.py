@@ -129,6 +129,22 @@ def test_a_breeding_that_is_ended_goes_on_from_what_it_has_measured(tmp_path: Pa
         bred({"main": _problem()}, {"main": (0, 3)}, measured, breeding)
 
 
+def test_a_breeding_of_another_model_starts_from_the_beginning(tmp_path: Path) -> None:
+    """Its groups have as many choices. Those for another plan of the same model have, too, in another order."""
+    asked: list[tuple[int, ...]] = []
+
+    def measured(plan: dict[str, tuple[int, ...]]) -> float:
+        asked.append(plan["main"])
+        return float(len(asked))
+
+    settings = EvolutionSettings(population=8, generations=3)
+    breeding = Breeding(settings=settings, state=tmp_path / "state.json")
+    for model, base in (("one", (0, 3)), ("other", (0, 3)), ("other", (1, 2))):
+        before = len(asked)
+        bred({"main": _problem()}, {"main": base}, measured, breeding, model)
+        assert len(asked) > before and asked[before] == base
+
+
 def test_costs_from_the_running_program_replace_those_of_kernels_alone() -> None:
     """Two candidates share a cost: the median of the times of both in place, minus their launch.
 

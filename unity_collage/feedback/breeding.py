@@ -5,6 +5,7 @@ The alternatives of each group of kernels are the genes of an evolutionary searc
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ class Breeding:
     )
     """The parameters of the evolutionary search."""
     state: Path | None = None
-    """A file for the state of the search, written after each program; a search that was ended continues from it."""
+    """A file for the state of the search, written after each program; a search that was ended continues from it.
+
+    It holds for one model with the same kernels on one machine: for another one the search starts from the beginning.
+    """
 
 
 def bred(
@@ -38,9 +42,14 @@ def bred(
     base: Choice,
     fitness: Callable[[Choice], float | None],
     breeding: Breeding,
+    about: str = "",
 ) -> Choice:
-    """The plan with the best ``fitness`` among the alternatives of ``base``; ``base`` itself is one of the first."""
+    """The plan with the best ``fitness`` among the alternatives of ``base``; ``base`` itself is one of the first.
+
+    ``about``: a text of what the stored times hold for, besides the groups of kernels.
+    """
     genes = _Genes.of(problems, base)
+    name = genes.digest(about)
 
     def measured(genome: Genome) -> float | None:
         plan = genes.plan(genome)
@@ -48,9 +57,9 @@ def bred(
 
     def keep(state: EvolutionState) -> None:
         if breeding.state is not None:
-            write(breeding.state, json.dumps({"sizes": genes.sizes, **state.to_data()}).encode())
+            write(breeding.state, json.dumps({"about": name, **state.to_data()}).encode())
 
-    state = _stored_state(breeding.state, genes.sizes)
+    state = _stored_state(breeding.state, name)
     state = state or first_state(genes.sizes, genes.first_genomes(), breeding.settings)
     state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds, keep)
     return base if state.best is None else genes.plan(state.best[0])
@@ -77,6 +86,14 @@ class _Genes:
     def sizes(self) -> list[int]:
         """The number of choices of each group."""
         return [len(choices) for _, choices in self.groups]
+
+    def digest(self, about: str) -> str:
+        """A digest of the kernels of each choice, and of ``about``."""
+        choices = [
+            [function, [[(option.id, option.backend) for option in parts] for parts in choices]]
+            for function, choices in self.groups
+        ]
+        return hashlib.sha256(json.dumps([choices, about]).encode()).hexdigest()[:32]
 
     def plan(self, genome: Genome) -> Choice:
         """The candidates that a genome chooses, by function."""
@@ -112,12 +129,13 @@ def _solution(problem: Problem, chosen: tuple[int, ...]) -> Solution:
     return solution_of(problem, [option for option in problem.options if option.id in chosen], "given")
 
 
-def _stored_state(path: Path | None, sizes: list[int]) -> EvolutionState | None:
-    """The state that an earlier search stored, if it had the same groups; raises CollageError for another file."""
+def _stored_state(path: Path | None, name: str) -> EvolutionState | None:
+    """The state that a search of the same ``name`` stored; raises CollageError for another file."""
     if path is None or not path.exists():
         return None
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return EvolutionState.from_data(data) if data["sizes"] == sizes else None
+        found = EvolutionState.from_data(data)
+        return found if data.get("about") == name else None
     except (ValueError, KeyError, TypeError) as error:
         raise CollageError(f"{path} is not the state of a breeding: {error}") from error

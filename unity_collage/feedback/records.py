@@ -75,10 +75,9 @@ def records_of(
 ) -> Records:
     """The records of a comparison of ``plans`` (by name) and stock TVM, and of ``whole_models``, by name with the
     version of each runtime."""
-    bare = imported.without_attr(EXTERNAL_MODS)
-    model = str(structural_hash(bare, skip_tensor_content=True))
+    model = model_digest(imported, weights=False)
     compared = {
-        "model": str(structural_hash(bare)),
+        "model": model_digest(imported),
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": _outcome_settings(settings),
         **_variants(costed, plans),
@@ -94,6 +93,11 @@ def records_of(
         locked,
         settings.is_optional,
     )
+
+
+def model_digest(imported: IRModule, *, weights: bool = True) -> str:
+    """A digest of an imported module; without ``weights`` equal for all values of its constants."""
+    return str(structural_hash(imported.without_attr(EXTERNAL_MODS), skip_tensor_content=not weights))
 
 
 def _variants(costed: IRModule, plans: Mapping[str, Choice]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from .comparison import Comparison
 from .entrants import CORRECTED, add_entrants
 from .loop import FeedbackLoop
 from .observed import Observation, with_all_observed
-from .records import Records, choice_of, described, records_of
+from .records import Records, choice_of, described, fingerprint_of, model_digest, records_of
 from .settings import BY_DEFAULT, Refined, Refinement, Tell
 
 LOGGER = logging.getLogger(__name__)
@@ -252,7 +252,10 @@ def breed(comparison: Comparison, breeding: Breeding) -> None:
     best = min(medians, key=lambda name: statistics.median(medians[name]))
     seconds = statistics.median(medians[best])
     base = comparison.programs[best].choice or {}
-    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, seconds), breeding)
+    builder = comparison.builder
+    backends = {option.backend for problem in problems.values() for option in problem.options}
+    about = f"{model_digest(builder.imported)} {fingerprint_of(tuple(backends), builder.target)}"
+    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, seconds), breeding, about)
     if all(program.choice != choice for program in comparison.programs.values()):
         comparison.add(f"{OURS}, bred", choice)
 
