@@ -319,6 +319,8 @@ def test_a_name_is_of_the_computation() -> None:
 class Scripted:
     """In place of the process of MetaSchedule: counts the trials that it is asked for."""
 
+    stage = "reading the question"
+
     def __init__(self, replies: Iterable[Mapping[str, Any]]):
         self.trials: list[int] = []
         self._replies = iter(replies)

@@ -13,10 +13,10 @@ from tvm.target import Target
 
 from ... import runtime
 from ...errors import CollageError
-from ...processes.child import Child
+from ...processes.child import STARTING, Child
 from ...schedule.tuned import kernel_name
 from .meta_schedule import why_unavailable
-from .records import Tuned, TuningRecords
+from .records import FAILURES, Tuned, TuningRecords
 
 LOGGER = logging.getLogger(__name__)
 
@@ -40,10 +40,16 @@ class Tuner:
     def tuned(self, kernel: tirx.PrimFunc, target: Target) -> Tuned | None:
         """The best schedule after at least ``trials`` trials; raises CollageError where MetaSchedule cannot be used.
 
-        Where it fails, which is logged: the best one of fewer trials, or None.
+        Where it fails, which is logged: the best one of fewer trials, or None. After a second failure the kernel is not
+        tried again.
         """
         known = self.known(kernel, target)
         if known is not None and known.trials >= self._trials:
+            return known
+        if self._records.is_given_up(kernel_name(kernel), target):
+            path = self._records.folder / FAILURES
+            LOGGER.info("%s is not tuned: MetaSchedule has failed for it; without %s it is tried again",
+                        kernel_name(kernel), path)  # fmt: skip
             return known
         if (reason := why_unavailable()) is not None:
             raise CollageError(f"kernels cannot be tuned: {reason}")
@@ -85,6 +91,8 @@ class Tuner:
                 "MetaSchedule has failed, and %s keeps its schedule: %s; see %s/tuner.log",
                 before.kernel, reply["reason"], self._records.folder,
             )  # fmt: skip
+            if self._running().stage != STARTING:  # then no kernel is the cause
+                self._records.keep_failure(before)
             return None
         return replace(before, trials=self._trials, trace=reply["trace"], seconds=reply["seconds"])
 
