@@ -8,9 +8,11 @@ from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 from torch_peer.runtime import torch_compile
@@ -21,12 +23,13 @@ from unity_collage.cli import compiling
 from unity_collage.errors import ModelError
 from unity_collage.plan.plan import Plan, PlannedKernel
 from unity_collage.plan.ranges import PlanAtSample
-from unity_collage.profile.peers import bench, ncnn
+from unity_collage.profile.peers import bench, ncnn, worker
 from unity_collage.profile.peers.bench import PeerTimes, started
 from unity_collage.profile.peers.mnn import mnn
 from unity_collage.profile.peers.native import cause, convert, kept_output
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS
+from unity_collage.profile.stored_inputs import store
 
 
 def test_torch_compile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,3 +161,25 @@ def test_bench_runs_at_the_sizes_that_take_most_of_the_time_and_says_so(
     out = capsys.readouterr().out
     assert "all at batch 8, rows 1: --shape batch=SIZE chooses another size\n" in out
     assert "times as long as its kernels" not in out  # whose costs are weighed over both sizes
+
+
+def test_a_runtime_gets_inputs_of_all_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = tmp_path / "typed_runner.py"
+    runner.write_text("given = []\ndef run(path, inputs, threads):\n    given.append(inputs)\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    inputs = {"x": np.array([1.5, -2.0], ml_dtypes.bfloat16), "mask": np.array([[True, False]])}
+    store(tmp_path / "inputs.npz", [list(inputs.values())])
+    hello = {
+        "inputs": str(tmp_path / "inputs.npz"),
+        "names": list(inputs),
+        "folders": [str(tmp_path)],
+        "runner": "typed_runner:run",
+        "path": "model.onnx",
+        "threads": 1,
+    }
+    worker._made(hello)
+    (given,) = import_module("typed_runner").given
+    assert list(given) == ["x", "mask"]
+    assert all(
+        given[name].dtype == value.dtype and (given[name] == value).all() for name, value in inputs.items()
+    )

@@ -12,6 +12,7 @@ from ...errors import CollageError
 from ...measure.compare import why_wrong
 from ...processes.child import Child, Reply
 from ...scratch import Scratch
+from ..stored_inputs import store
 from .runtimes import RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
@@ -45,7 +46,7 @@ class RuntimeProcess:
         self.name = name
         self._folder = Scratch("bench")
         values = Path(self._folder.name) / "inputs.npz"
-        np.savez(values, *inputs.values())
+        store(values, [list(inputs.values())])
         hello = {
             "runner": runner or RUNTIMES[name],
             "folders": [str(folder) for folder in folders],

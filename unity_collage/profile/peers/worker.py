@@ -12,6 +12,7 @@ import numpy as np
 
 from ...processes.child import Reply
 from ...processes.serving import serve
+from ..stored_inputs import stored
 from .runtimes import Peer
 
 MOST_RUNS = 1000
@@ -19,8 +20,8 @@ MOST_RUNS = 1000
 
 
 def _made(hello: dict[str, Any]) -> Any:
-    with np.load(hello["inputs"]) as stored:
-        inputs = dict(zip(hello["names"], stored.values(), strict=True))
+    (values,) = stored(Path(hello["inputs"]), 1)
+    inputs = dict(zip(hello["names"], values, strict=True))
     sys.path += hello["folders"]
     run = EntryPoint("runner", hello["runner"], "runners").load()
     peer: Peer = run(Path(hello["path"]), inputs, hello["threads"])
