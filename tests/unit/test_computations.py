@@ -14,9 +14,11 @@ from tvm.target import Target
 from unity_collage.annotations import LIFTED
 from unity_collage.cost.method import Method
 from unity_collage.cost.model import Workload
+from unity_collage.database.rows import CostRow
 from unity_collage.measure import pace
 from unity_collage.measure.computations import batches, computations, evicted_beside
 from unity_collage.measure.pace import in_questions
+from unity_collage.measure.verify import _workload
 from unity_collage.measure.worker import MeasuringWorker
 from unity_collage.runtime.timing import Timed
 from unity_collage.testing.conformance.cases import function
@@ -126,3 +128,12 @@ def test_kernels_for_another_target_are_built_again(monkeypatch: pytest.MonkeyPa
         worker._time_together({**asked, "target": str(target)})
     assert built == ["haswell", "skylake-avx512"]
     assert [message["seconds"] for message in said if "seconds" in message] == [1e-6] * 3
+
+
+@pytest.mark.parametrize("schedule", ["", "0123"])
+@pytest.mark.parametrize("target", ["", '{"kind": "llvm"}'])
+def test_a_stored_cost_is_measured_again_under_its_own_key(schedule: str, target: str) -> None:
+    wanted = Workload("digest", "tvm", "multiply", scaled(1), 6 << 20, schedule, target=target)
+    row = CostRow(wanted.key, "here", "multiply", "tvm", 1e-6, 1e-6, 1e-6, 9, "", True, "", False, 0.0)
+    again = _workload(row, tvm.ir.save_json(wanted.func))
+    assert (again.key, again.evict_bytes) == (wanted.key, 6 << 20)

@@ -56,8 +56,8 @@ def verify(
 
 def _workload(cost: CostRow, text: str) -> Workload:
     """The workload that ``cost`` was measured for."""
-    backend, computation, evicted, *schedule = cost.key.split(":")
+    backend, computation, evicted, *variant = cost.key.split(":")
     func = tvm.ir.load_json(text)
     return Workload(
-        computation, backend, cost.label, func, int(evicted.removesuffix("K")) << 10, "".join(schedule)
+        computation, backend, cost.label, func, int(evicted.removesuffix("K")) << 10, ":".join(variant)
     )
