@@ -9,7 +9,7 @@ import pytest
 
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
-from unity_collage.machine import last_level, own_process
+from unity_collage.machine import caches, last_level, own_process
 from unity_collage.machine.caches import Caches, reported
 from unity_collage.machine.last_level import knee
 
@@ -74,3 +74,18 @@ def test_a_measurement_that_fails_says_why(
     monkeypatch.setattr(own_process, "_MOST_SECONDS", seconds)
     with pytest.raises(CollageError, match=f"this machine cannot be measured by failing: {reason}"):
         own_process.measured_by("failing")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [("1536K", 1536 << 10), ("105M", 105 * MIB), ("64", 64), (None, 7), ("0K", 7), ("", 7)]
+)
+def test_a_level_whose_size_the_system_does_not_say_has_the_assumed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str | None, expected: int
+) -> None:
+    """Some virtual machines list the levels of their caches and no sizes."""
+    (folder := tmp_path / "index3").mkdir()
+    (folder / "level").write_text("3\n")
+    if size is not None:
+        (folder / "size").write_text(f"{size}\n")
+    monkeypatch.setattr(caches, "_CACHES", tmp_path)
+    assert caches._level_bytes.__wrapped__(3, 7) == expected

@@ -7,6 +7,7 @@ other memory is read before each timed run.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,7 +62,8 @@ def reported() -> Caches:
 def _level_bytes(level: int, otherwise: int) -> int:
     """Bytes of the first core's cache of this level; ``otherwise`` if the system does not report it."""
     for folder in sorted(_CACHES.glob("index*")):
-        if (folder / "level").read_text().strip() == str(level):
-            size = (folder / "size").read_text().strip()
-            return int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1], 0)
+        with suppress(OSError, ValueError):  # some systems report levels without sizes
+            if (folder / "level").read_text().strip() == str(level):
+                size = (folder / "size").read_text().strip()
+                return int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1:], 0) or otherwise
     return otherwise
