@@ -77,7 +77,8 @@ def test_a_measurement_that_fails_says_why(
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"), [("1536K", 1536 << 10), ("105M", 105 * MIB), ("64", 64), (None, 7), ("0K", 7), ("", 7)]
+    ("size", "expected"),
+    [("1536K", 1536 << 10), ("105M", 105 * MIB), ("64", 64), (None, 7), ("0K", 7), ("", 7)],
 )
 def test_a_level_whose_size_the_system_does_not_say_has_the_assumed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str | None, expected: int

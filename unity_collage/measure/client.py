@@ -188,7 +188,9 @@ class WorkerClient:
 
     def _at_end(self, reply: Mapping[str, Any], answers: Iterable[Answer]) -> Refusal:
         """The refusal of what is missing after the last reply. A process that ran short of something is ended."""
-        missing = Refusal(reply.get("reason", "the worker gave no answer"), lasting=reply.get("lasting", True))
+        missing = Refusal(
+            reply.get("reason", "the worker gave no answer"), lasting=reply.get("lasting", True)
+        )
         if not missing.lasting or any(map(_is_short, answers)):
             self.close()
         return missing

@@ -1,19 +1,21 @@
 """Which integer parameters of a function are indexes, and how large they may be.
 
 The bindings are walked from the last one to the first: the bound of an index that is computed inside of the function is
-a bound of the integers that it is computed from. An index is at least 0.
+a bound of the integers that it is computed from. An index is at least 0. So is a number of bits to shift by, which must
+be below those of the type: beyond that, kernels and numpy differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import tvm_ffi
 from tvm import relax
 
 from ..backends.native.values import scalar_of
 from ..graph.calls import calls, op_name
 from ..graph.dataflow import used_vars
-from ..graph.shapes import extents_of
+from ..graph.shapes import dtype_of, extents_of
 from . import prim_inputs
 
 _INDEX_ARGS = {
@@ -40,6 +42,8 @@ _MOVING = frozenset(
 _CHOOSING = frozenset(f"relax.{name}" for name in ("concat", "maximum", "minimum", "stack", "where"))
 """Operators that return elements of their operands."""
 
+_SHIFTS = frozenset({"relax.left_shift", "relax.right_shift"})
+
 Bounded = tuple[relax.Expr, int]
 """An integer operand, and a number that it must be below."""
 
@@ -64,8 +68,10 @@ def index_bounds(func: relax.Function) -> dict[relax.Var, int]:
 
 
 def _of_operators(func: relax.Function) -> Iterator[Bounded]:
-    """The indexes of operators, each with the extent of the axis that it indexes."""
+    """The indexes of operators, each with the extent of its axis; and by how many bits integers are shifted."""
     for call in calls(func):
+        if op_name(call) in _SHIFTS:
+            yield call.args[1], tvm_ffi.dtype(dtype_of(call)).bits
         if op_name(call) in _INDEX_ARGS:
             position, data = _INDEX_ARGS[op_name(call)]
             axis = getattr(call.attrs, "axis", None)

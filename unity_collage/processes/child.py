@@ -122,7 +122,9 @@ class Child:
             failure = NoAnswer("something wrote to the connection of the process", self.stage)
         except GeneratorExit:  # the caller has read the last message, or closes the process
             raise
-        except BaseException:  # Ctrl-C: the rest of this reply must not be read as the reply to the next request
+        except (
+            BaseException
+        ):  # Ctrl-C: the rest of this reply must not be read as the reply to the next request
             self.close()
             raise
         self.close()
