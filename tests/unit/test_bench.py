@@ -22,7 +22,7 @@ from unity_collage.measure.bench import Bench, CpuBench
 from unity_collage.measure.built_kernel import BuiltKernel
 from unity_collage.measure.cuda import bench as cuda_bench
 from unity_collage.measure.cuda.bench import CudaBench
-from unity_collage.measure.guard import WROTE_OUTSIDE
+from unity_collage.measure.guard import WROTE_INPUT, WROTE_OUTSIDE
 from unity_collage.measure.process_state import Spoilt
 from unity_collage.measure.refusal import Refused
 from unity_collage.runtime.timing import Runner, Timed
@@ -80,6 +80,22 @@ def test_a_write_behind_an_output_is_noticed(bench: Bench) -> None:
 
     with pytest.raises(Refused, match=WROTE_OUTSIDE):
         bench.outputs_of(writes_behind, [X], [tvm.runtime.tensor(W)], scaled(), False)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_write_to_an_input_or_a_constant_on_the_device_is_noticed(
+    cuda_on_cpu: pytest.MonkeyPatch, number: int
+) -> None:
+    """On the CPU it ends the process."""
+    with_nan = np.where(X > 3, X, np.float32(np.nan))
+
+    def writes(*tensors: Any) -> None:
+        tensors[number].copyfrom(tensors[number].numpy() + np.float32(1))
+
+    bench = CudaBench()
+    with pytest.raises(Refused, match=WROTE_INPUT):
+        bench.outputs_of(writes, [with_nan], [tvm.runtime.tensor(W)], scaled(), False)
+    bench.outputs_of(kernel, [with_nan], [tvm.runtime.tensor(W)], scaled(), False)
 
 
 def test_kernels_for_one_computation_share_all_but_constants(bench: Bench) -> None:

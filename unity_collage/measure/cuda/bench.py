@@ -19,7 +19,7 @@ from ...machine.device import ClockWatch
 from ...runtime import cuda, cuda_timing
 from ...runtime.timing import Runner, Timed
 from ..built_kernel import BuiltKernel
-from ..guard import WROTE_OUTSIDE, output_types
+from ..guard import WROTE_INPUT, WROTE_OUTSIDE, output_types
 from ..kernels import activation_arrays
 from ..process_state import Spoilt
 from ..refusal import Refusal, Refused
@@ -86,18 +86,22 @@ class CudaBench:
         func: relax.Function,
         at_end: bool,
     ) -> list[np.ndarray]:
-        """As on the CPU; a red zone behind each output stands for the guard page."""
+        """As on the CPU; a red zone behind each output stands for the guard page. Inputs are compared afterwards."""
         del at_end
         types = output_types(func)
         whole = [self._poisoned(shape, dtype) for shape, dtype in types]
         outputs = [
             memory._create_view(shape, dtype) for memory, (shape, dtype) in zip(whole, types, strict=True)
         ]
-        given = [self._on_device(array) for array in inputs]
-        kernel(*given, *self._all_on_device(constants), *outputs)
+        read = [*inputs, *(constant.numpy() for constant in constants)]
+        given = [self._on_device(array) for array in read]
+        kernel(*given, *outputs)
         self._device.sync()
         if not all((memory.numpy()[-_RED_ZONE:] == _POISON).all() for memory in whole):
             raise Refused(Refusal(WROTE_OUTSIDE, FailureKind.WROTE_OUTSIDE))
+        pairs = ((_bits(tensor.numpy()), _bits(array)) for tensor, array in zip(given, read, strict=True))
+        if not all(np.array_equal(after, before) for after, before in pairs):
+            raise Refused(Refusal(WROTE_INPUT, FailureKind.WROTE_OUTSIDE))
         return [output.numpy() for output in outputs]
 
     def runners_of(
@@ -174,3 +178,8 @@ class CudaBench:
             self._on_device(np.zeros(1, np.float32))
         except Exception:
             raise Spoilt(f"the device can run nothing more: {error}") from error
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array, which are comparable where it has NaN."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
