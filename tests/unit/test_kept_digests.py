@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,19 @@ def test_packages_settings_threads_and_code_count(code: None, monkeypatch: pytes
     monkeypatch.setattr(around, "_code", lambda: "edited")
     seen.append(surroundings(""))
     assert all(seen[i] != seen[j] for i in range(len(seen)) for j in range(i))
+
+
+def test_each_library_of_tvm_counts(code: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler may be built again, and the runtime next to it stay as it is."""
+    names = ("libtvm_compiler.so", "libtvm_runtime.so")
+    for name in names:
+        (tmp_path / name).write_bytes(b"library")
+    monkeypatch.setattr(around, "tvm_runtime", lambda: tmp_path / "libtvm_runtime.so")
+    found = [surroundings("")]
+    for name in names:
+        (tmp_path / name).write_bytes(b"another library")
+        found.append(surroundings(""))
+    assert all(one != other for one, other in pairwise(found))
 
 
 def test_code_that_has_changed_under_a_process_is_not_known(

@@ -49,7 +49,7 @@ def surroundings(target: str) -> dict[str, Any] | None:
         "code": code,
         "packages": _packages(),
         "python": sys.version,
-        "tvm": _state(tvm_runtime()),
+        "tvm": [_state(path) for path in _libraries_of_tvm()],
         "machine": {**machine(), "instructions": instructions()},
         "threads": runtime.num_threads(),
         "gpu": f"{device()}, driver {driver_version()}" if "cuda" in target else "",
@@ -147,10 +147,14 @@ def _unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def _state(path: Path | None) -> list[Any]:
-    """The path and the time of the last change, for a file that is too large to be read."""
-    if path is None:
-        return []
+def _libraries_of_tvm() -> list[Path]:
+    """The libraries next to TVM's runtime, with it: one of them is the compiler."""
+    path = tvm_runtime()
+    return [] if path is None else sorted(path.parent.glob("libtvm*.so"))
+
+
+def _state(path: Path) -> list[Any]:
+    """The path, the size and the time of the last change, for a file that is too large to be read."""
     status = path.stat()
     return [str(path), status.st_size, status.st_mtime_ns]
 
