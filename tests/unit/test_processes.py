@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from unity_collage.processes import process
 from unity_collage.processes.child import Child, NoAnswer
+from unity_collage.processes.forking import Forked
 from unity_collage.processes.process import Ending, Garbled, Gone, Process
 
 PRELUDE = """
@@ -158,6 +162,25 @@ def test_temporary_files_of_a_process_are_removed(started: Started) -> None:
     assert folder.is_dir()
     leaving.close()
     assert not folder.exists()
+
+
+def test_a_fork_of_its_parent_does_not_end_a_process(started: Started) -> None:
+    """The fork leaves a block, or an object of it is collected; its copy of the connection is closed."""
+    answering = started("say(first=1); r.readline(); say(second=2); time.sleep(3600)")
+    assert answering.receive(60.0) == {"first": 1}
+    template: Any = SimpleNamespace(read_answers=lambda: None)
+    supervisor: Any = answering._supervisor
+    answering._supervisor = Forked(template)
+    answering._supervisor.answered(supervisor.pid, os.pidfd_open(supervisor.pid))
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            answering.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    answering.send({})
+    assert answering.receive(60.0) == {"second": 2}
+    answering._supervisor = supervisor
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xfe\n", b"{\n", b"[]\n", b"1\n", b"[" * 100_000 + b"\n"])

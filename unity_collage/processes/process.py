@@ -76,6 +76,7 @@ class Process:
         variables: Mapping[str, str] | None = None,
         loaded: Sequence[str] = (),
     ):
+        self._maker = os.getpid()
         self._scratch = Scratch("worker")
         self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
@@ -155,8 +156,17 @@ class Process:
             return Ending(code, 0, lines[-1] if lines else "")
 
     def close(self) -> None:
-        """End the process, and everything that it has started."""
+        """End the process, and everything that it has started.
+
+        A fork of the process that has made it has a copy of this object, and closes its own descriptors only.
+        """
         self._socket.close()
+        if os.getpid() == self._maker:
+            self._end()
+        self._report.close()
+        self._scratch.cleanup()
+
+    def _end(self) -> None:
         self._supervisor.terminate()
         try:
             self._supervisor.wait(ENDING_SECONDS)
@@ -164,8 +174,6 @@ class Process:
             self._kill_group()
             with suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(ENDING_SECONDS)
-        self._report.close()
-        self._scratch.cleanup()
 
     def _kill_group(self) -> None:
         """Kill the supervisor, and the processes of its group."""
