@@ -7,7 +7,7 @@ from itertools import count
 
 from ..errors import CollageError
 
-METHOD_VERSION = 4
+METHOD_VERSION = 5
 """Raised when the same kernel would be measured differently: inputs, caches, order, checks of the results."""
 
 MEDIAN = 50.0

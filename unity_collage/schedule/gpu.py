@@ -29,7 +29,7 @@ from .stage import Func, nodes
 LOGGER = logging.getLogger("unity_collage.schedule")
 """At level DEBUG it logs why a rule does not schedule a kernel."""
 
-GPU_SCHEDULE_VERSION = 10
+GPU_SCHEDULE_VERSION = 11
 """The version of the loops that are made here.
 
 Raise it when a kernel gets other loops, since costs hold for one version.
