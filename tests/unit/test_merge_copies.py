@@ -7,6 +7,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
+from tvm.script import tirx as T
 
 from unity_collage.devices.copies import why_left_alone
 from unity_collage.passes import MergeCopies, PlanDevices
@@ -212,3 +213,34 @@ def test_functions_that_change_memory_keep_their_copies() -> None:
 
     assert why_left_alone(Before["main"]) == "it may change memory"
     assert copies(merged(Before)) == ["x", "a"]
+
+
+def test_functions_that_call_one_that_changes_memory_keep_their_copies() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+        @T.prim_func(private=True, s_tir=True)
+        def grown(x: T.Buffer((T.int64(4),), "float32")):
+            for i in range(T.int64(4)):
+                with T.sblock("grown"):
+                    vi = T.axis.remap("S", [i])
+                    x[vi] = x[vi] + T.float32(10)
+
+        @R.function(private=True)
+        def step(k: R.Tensor((4,), "float32", "llvm:1")) -> R.Tensor((4,), "float32", "llvm:1"):
+            cls = Before
+            return R.call_tir_inplace(
+                cls.grown, (k,), inplace_indices=[0], out_ty=R.Tensor((4,), "float32", "llvm:1")
+            )
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32", "llvm:0")) -> R.Tensor((4,), "float32", "llvm:1"):
+            cls = Before
+            a = R.to_vdevice(x, "llvm:1")
+            y: R.Tensor((4,), "float32", "llvm:1") = cls.step(a)
+            b = R.to_vdevice(x, "llvm:1")
+            return R.add(y, b)
+
+    assert why_left_alone(Before["main"], Before) == "step, which it calls, changes memory"
+    assert copies(merged(Before)) == ["x", "x"]

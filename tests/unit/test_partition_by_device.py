@@ -192,3 +192,40 @@ def test_regions_have_an_order_and_none_can_be_joined(
         assert {keys[i] for i in region.inside} == {region.key}
         assert {source for i in region.inside for source in reads[i]} <= seen | set(region.inside)
         seen |= set(region.inside)
+
+
+@I.ir_module
+class ChangedInABranchOfADevice:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(2), T.int64(2)), "float32")):
+        for i, j in T.grid(T.int64(2), T.int64(2)):
+            with T.sblock("grown"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                x[vi, vj] = x[vi, vj] + T.float32(10)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32", "llvm:0"), c: R.Tensor((), "bool", "llvm:0")):
+        cls = ChangedInABranchOfADevice
+        if c:
+            with R.dataflow():
+                v: R.Tensor((2, 2), "float32", "llvm:0") = R.reshape(x, (2, 2))
+                t: R.Tensor((4,), "float32", "llvm:1") = R.to_vdevice(x, "llvm:1")
+                y: R.Tensor((2, 2), "float32", "llvm:0") = R.call_tir_inplace(
+                    cls.grown, (v,), inplace_indices=[0], out_ty=R.Tensor((2, 2), "float32", "llvm:0")
+                )
+                R.output(t, y)
+            z: R.Tensor((4,), "float32", "llvm:1") = t
+        else:
+            z: R.Tensor((4,), "float32", "llvm:1") = R.to_vdevice(x, "llvm:1")
+        return z
+
+
+def test_a_branch_copies_a_value_before_its_memory_changes() -> None:
+    made = PartitionByDevice()(ChangedInABranchOfADevice)["main"]
+    (chosen,) = (
+        b.value for block in made.body.blocks for b in block.bindings if isinstance(b.value, relax.If)
+    )
+    names = [binding.var.name for block in chosen.true_branch.blocks for binding in block.bindings]
+    assert names.index("t") < names.index("y")

@@ -14,6 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from unity_collage.graph.in_place import changed_params
 from unity_collage.rewrites import DEFAULT_REWRITES
 
 Make = Callable[[relax.BlockBuilder, relax.Expr, Callable[[relax.Expr], relax.Expr]], relax.Expr]
@@ -149,3 +150,69 @@ def one_view_behind(bb, x, grown):
 )
 def test_rules_apply_between_the_changes(before: Make, after: Make):
     tvm.ir.assert_structural_equal(prepared(growing(before), *DEFAULT_REWRITES), growing(after))
+
+
+@I.ir_module
+class ChangedInABranch:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(8),), "float32")):
+        for i in range(T.int64(8)):
+            with T.sblock("grown"):
+                vi = T.axis.remap("S", [i])
+                x[vi] = x[vi] + T.float32(10)
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((8,), "float32"):
+        cls = ChangedInABranch
+        with R.dataflow():
+            k = R.zeros((8,), "float32")
+            R.output(k)
+        if c:
+            a = R.call_tir_inplace(cls.grown, (k,), inplace_indices=[0], out_ty=R.Tensor((8,), "float32"))
+            y = R.add(a, x)
+        else:
+            b = R.exp(x)
+            y = R.add(b, x)
+        return y
+
+
+@I.ir_module
+class ChangedByAFunction:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(8),), "float32")):
+        for i in range(T.int64(8)):
+            with T.sblock("grown"):
+                vi = T.axis.remap("S", [i])
+                x[vi] = x[vi] + T.float32(10)
+
+    @R.function(private=True)
+    def step(k: R.Tensor((8,), "float32"), x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = ChangedByAFunction
+        a = R.call_tir_inplace(cls.grown, (k,), inplace_indices=[0], out_ty=R.Tensor((8,), "float32"))
+        return R.add(a, x)
+
+    @R.function(private=True)
+    def layer(x: R.Tensor((8,), "float32"), k: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = ChangedByAFunction
+        return cls.step(k, x)
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = ChangedByAFunction
+        k = R.zeros((8,), "float32")
+        return cls.layer(x, k)
+
+
+@pytest.mark.parametrize("mod", [ChangedInABranch, ChangedByAFunction])
+def test_memory_that_a_branch_or_a_function_changes_is_no_constant(mod: IRModule):
+    assert "R.zeros" in prepared(mod, *DEFAULT_REWRITES)["main"].script()
+
+
+def test_a_branch_that_changes_memory_of_its_function_stays():
+    made = prepared(ChangedInABranch, *DEFAULT_REWRITES)
+    assert {gvar.name_hint for gvar in made.get_global_vars()} == {"grown", "main", "main_y_else"}
+
+
+def test_functions_change_what_the_functions_that_they_call_change():
+    found = changed_params(ChangedByAFunction["main"], ChangedByAFunction)
+    assert {gvar.name_hint: places for gvar, places in found.items()} == {"step": (0,), "layer": (1,)}

@@ -15,7 +15,7 @@ from tvm.relax import op as relax_op
 from ..annotations import FREELY_PLACED
 from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
-from ..graph.in_place import IN_PLACE
+from ..graph.in_place import IN_PLACE, changed_params
 from ..plan.placed import TARGET
 from .element_wise import ELEMENT_WISE, at_most
 from .partition import renamed_value
@@ -31,7 +31,7 @@ def merged(mod: IRModule) -> IRModule:
     table = DeviceTable(mod)
     functions = {
         gvar: _Merger(table, func).function()
-        if isinstance(func, relax.Function) and why_left_alone(func) is None
+        if isinstance(func, relax.Function) and why_left_alone(func, mod) is None
         else func
         for gvar, func in mod.functions_items()
     }
@@ -39,8 +39,11 @@ def merged(mod: IRModule) -> IRModule:
     return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=infos))
 
 
-def why_left_alone(func: relax.Function) -> str | None:
-    """Why copies of a function stay: a copy keeps an old value where its source is changed afterwards."""
+def why_left_alone(func: relax.Function, mod: IRModule | None = None) -> str | None:
+    """Why copies of a function stay: a copy keeps an old value where its source is changed afterwards.
+
+    ``mod`` is where the functions that ``func`` calls are looked up.
+    """
     if not func.is_pure:
         return "it may change memory"
     found: list[relax.Expr] = []
@@ -48,7 +51,10 @@ def why_left_alone(func: relax.Function) -> str | None:
     if any(isinstance(expr, relax.Function) for expr in found):
         return "a function inside it may read any value"
     changed = next((op_name(expr) for expr in found if op_name(expr) in IN_PLACE), None)
-    return None if changed is None else f"{changed} changes memory"
+    if changed is not None:
+        return f"{changed} changes memory"
+    called = next(iter(changed_params(func, mod)), None)
+    return None if called is None else f"{called.name_hint}, which it calls, changes memory"
 
 
 class _Merger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvm import ir, relax
+from tvm.ir import IRModule
 
 from ..graph import DataflowGraph
 from ..graph.dataflow import Node
@@ -64,11 +65,11 @@ def _named(ty: ir.Type, name: str) -> Iterator[tuple[str, relax.VDevice]]:
         yield name, ty.vdevice
 
 
-def why_not_moved(graph: DataflowGraph, table: DeviceTable) -> str | None:
-    """Why the values of a planned function stay where they are, or None."""
+def why_not_moved(graph: DataflowGraph, table: DeviceTable, mod: IRModule) -> str | None:
+    """Why the values of a planned function of ``mod`` stay where they are, or None."""
     if relax.analysis.defined_symbolic_vars(graph.func):
         return "it has free sizes, and what a copy costs depends on them"
-    if (reason := why_left_alone(graph.func)) is not None:
+    if (reason := why_left_alone(graph.func, mod)) is not None:
         return reason
     for param in graph.func.params:
         if _on_several(table, [param.ty]):

@@ -13,7 +13,7 @@ from ..annotations import DEVICE, FREELY_PLACED
 from ..errors import MissingAnnotation
 from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
-from ..graph.in_place import changed_readers
+from ..graph.in_place import ChangedParams, changed_params, changed_readers
 from .reading import HINT
 from .regions import DeviceRegion, regions
 from .table import DeviceTable
@@ -54,6 +54,7 @@ class _Partition:
     _table: DeviceTable = field(init=False)
     _builder: relax.BlockBuilder = field(init=False)
     _func: relax.Function = field(init=False)
+    _called: ChangedParams = field(init=False)
     _name: str = ""
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class _Partition:
         self._builder = relax.BlockBuilder(self.mod)
 
     def function(self, name: str, func: relax.Function) -> relax.Function:
-        self._func, self._name = func, name
+        self._func, self._name, self._called = func, name, changed_params(func, self.mod)
         body = self._sequence(func.body)
         new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
         return _with_own_record(new)
@@ -87,7 +88,7 @@ class _Partition:
     def _calls(self, bindings: Sequence[relax.Binding]) -> Iterator[relax.Binding]:
         """The bindings of a block with a call in place of each region."""
         index = {binding.var: i for i, binding in enumerate(bindings)}
-        waits = changed_readers(self._func, bindings, used_vars)
+        waits = changed_readers(self._func, bindings, used_vars, self._called)
         reads = [
             [index[var] for var in (*used_vars(b.value), *waits.get(b.var, ())) if var in index]
             for b in bindings

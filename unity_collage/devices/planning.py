@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..graph.calls import op_name
+from ..graph.calls import bindings_in, op_name
 from ..graph.devices import used
 from .collect import collect
 from .copies import merged
@@ -46,7 +46,7 @@ def why_planned(mod: IRModule) -> str | None:
     for gvar, func in mod.functions_items():
         if not isinstance(func, relax.Function):
             continue
-        for binding in _bindings(func.body):
+        for binding in bindings_in(func.body, _is_open):
             if op_name(binding.value) == HINT:
                 return f"`{binding.var.name}` in {gvar.name_hint} is a hint"
         if several and not is_closed(func) and (bare := _unplaced(func)) is not None:
@@ -56,21 +56,12 @@ def why_planned(mod: IRModule) -> str | None:
 
 def _unplaced(func: relax.Function) -> relax.Var | None:
     """The first variable with a tensor that is in no place; literals are wherever they are read."""
-    made = (b.var for b in _bindings(func.body) if not isinstance(b.value, (ir.GenericConst, relax.Function)))
+    bindings = bindings_in(func.body, _is_open)
+    made = (b.var for b in bindings if not isinstance(b.value, (ir.GenericConst, relax.Function)))
     return next(
         (var for var in (*func.params, *made) if any(t.vdevice is None for t in tensors(var.ty))), None
     )
 
 
-def _bindings(body: relax.Expr) -> Iterator[relax.Binding]:
-    """The bindings of a body, of its branches and of the functions inside it."""
-    if not isinstance(body, relax.SeqExpr):
-        return
-    for binding in (binding for block in body.blocks for binding in block.bindings):
-        yield binding
-        value = binding.value
-        if isinstance(value, relax.If):
-            yield from _bindings(value.true_branch)
-            yield from _bindings(value.false_branch)
-        elif isinstance(value, relax.Function) and not is_closed(value):
-            yield from _bindings(value.body)
+def _is_open(func: relax.Function) -> bool:
+    return not is_closed(func)

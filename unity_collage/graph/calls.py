@@ -1,9 +1,30 @@
-"""The operators and external functions that functions call."""
+"""The bindings of functions, and the operators and external functions that they call."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from tvm import ir, relax
 from tvm.ir import IRModule
+
+
+def bindings_in(
+    body: relax.Expr, enters: Callable[[relax.Function], bool] = lambda _: True
+) -> Iterator[relax.Binding]:
+    """The bindings of a body, of its branches, and of the functions inside it that ``enters`` accepts.
+
+    Those of a branch or function come before the binding that holds it.
+    """
+    if not isinstance(body, relax.SeqExpr):
+        return
+    for binding in (binding for block in body.blocks for binding in block.bindings):
+        value = binding.value
+        if isinstance(value, relax.If):
+            yield from bindings_in(value.true_branch, enters)
+            yield from bindings_in(value.false_branch, enters)
+        elif isinstance(value, relax.Function) and enters(value):
+            yield from bindings_in(value.body, enters)
+        yield binding
 
 
 def calls(func: relax.Function) -> list[relax.Call]:

@@ -6,12 +6,14 @@ Relax orders such calls by their place in the block only. A pass that moves bind
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from tvm import relax
+from tvm import ir, relax
+from tvm.ir import IRModule
 
-from .calls import op_name
+from .calls import bindings_in, op_name
 
 IN_PLACE = {"relax.call_tir_inplace": None, "relax.call_inplace_packed": 1}
 """The operators that write to operands, with the place of the first operand; None: the operands are one tuple."""
@@ -29,15 +31,29 @@ VIEWS = (
 
 UsedVars = Callable[[relax.Expr], Iterable[relax.Var]]
 
+ChangedParams = Mapping[ir.GlobalVar, tuple[int, ...]]
+"""For functions, the numbers of the parameters whose memory they change."""
+
+NONE: ChangedParams = MappingProxyType({})
+
+_KERNELS = ("Primitive", "Composite", "Codegen")
+"""Attributes of functions that are one kernel, which changes no operand."""
+
 
 def changed_readers(
-    func: relax.Function, bindings: Sequence[relax.Binding], used_vars: UsedVars
+    func: relax.Function,
+    bindings: Sequence[relax.Binding],
+    used_vars: UsedVars,
+    called: ChangedParams = NONE,
 ) -> dict[relax.Var, tuple[relax.Var, ...]]:
-    """For each binding of a block that changes memory, the earlier ones that read this memory."""
-    changes = {binding.var: changed_operands(binding.value) for binding in bindings}
+    """For each binding of a block of ``func`` that changes memory, the earlier ones that read this memory.
+
+    The block may be in a branch. ``called``: what the functions change that ``func`` calls.
+    """
+    changes = {binding.var: changed_operands(binding.value, called) for binding in bindings}
     if not any(changes.values()):
         return {}
-    memory = MemoryOwners(binding for block in func.body.blocks for binding in block.bindings)
+    memory = MemoryOwners(bindings_in(func.body))
     found: dict[relax.Var, tuple[relax.Var, ...]] = {}
     readers: defaultdict[relax.Var, list[int]] = defaultdict(list)
     for number, binding in enumerate(bindings):
@@ -50,12 +66,15 @@ def changed_readers(
     return found
 
 
-def changed_operands(value: relax.Expr) -> tuple[relax.Var, ...]:
-    """The variables whose memory ``value`` writes to."""
+def changed_operands(value: relax.Expr, called: ChangedParams = NONE) -> tuple[relax.Var, ...]:
+    """The variables whose memory ``value`` writes to, or a function that it calls."""
+    if not isinstance(value, relax.Call):
+        return ()
+    if isinstance(value.op, ir.GlobalVar):
+        return tuple(var for place in called.get(value.op, ()) for var in _shared(value.args[place]))
     name = op_name(value)
     if name not in IN_PLACE:
         return ()
-    assert isinstance(value, relax.Call)
     first = IN_PLACE[name]
     args: Any = value.args
     operands: list[relax.Expr] = list(args[1].fields if first is None else args[first:])
@@ -89,28 +108,52 @@ class MemoryOwners:
 class ChangedMemory:
     """The memory that some binding of a function changes in place, also in a branch or in a function inside it."""
 
-    def __init__(self, func: relax.Function):
-        bindings = list(_bindings(func.body))
+    def __init__(self, func: relax.Function, called: ChangedParams = NONE):
+        """``called``: what the functions change that ``func`` calls."""
+        bindings = list(bindings_in(func.body))
         self._memory = MemoryOwners(bindings)
-        changed = (var for binding in bindings for var in changed_operands(binding.value))
+        changed = (var for binding in bindings for var in changed_operands(binding.value, called))
         self._changed = frozenset(owner for var in changed for owner in self._memory.of(var))
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
 
     def has(self, var: relax.Var) -> bool:
         """Whether the memory of ``var`` is changed."""
-        return bool(self._changed) and not self._changed.isdisjoint(self._memory.of(var))
+        return bool(self) and not self._changed.isdisjoint(self._memory.of(var))
 
 
-def _bindings(body: relax.Expr) -> Iterator[relax.Binding]:
-    if not isinstance(body, relax.SeqExpr):
-        return
-    for binding in (binding for block in body.blocks for binding in block.bindings):
-        yield binding
-        value = binding.value
-        if isinstance(value, relax.If):
-            yield from _bindings(value.true_branch)
-            yield from _bindings(value.false_branch)
-        elif isinstance(value, relax.Function):
-            yield from _bindings(value.body)
+def changed_params(func: relax.Function, mod: IRModule | None) -> ChangedParams:
+    """What the functions of ``mod`` change that ``func`` calls, directly or not; empty without a module."""
+    inside: dict[ir.GlobalVar, relax.Function] = {}
+    pending = [func] if mod is not None else []
+    while pending:
+        for binding in bindings_in(pending.pop().body):
+            callee = getattr(binding.value, "op", None)
+            called = (
+                mod.functions.get(callee) if mod is not None and isinstance(callee, ir.GlobalVar) else None
+            )
+            if isinstance(called, relax.Function) and callee not in inside and not _is_kernel(called):
+                inside[callee] = called
+                pending.append(called)
+    changed: ChangedParams = NONE
+    while (found := _changed_once(inside, changed)) != changed:  # again, for functions that call each other
+        changed = found
+    return changed
+
+
+def _changed_once(functions: Mapping[ir.GlobalVar, relax.Function], called: ChangedParams) -> ChangedParams:
+    """The parameters that ``functions`` change if what they call changes those of ``called``."""
+    memories = {gvar: ChangedMemory(func, called) for gvar, func in functions.items()}
+    places = {
+        gvar: tuple(place for place, param in enumerate(func.params) if memories[gvar].has(param))
+        for gvar, func in functions.items()
+    }
+    return {gvar: found for gvar, found in places.items() if found}
+
+
+def _is_kernel(func: relax.Function) -> bool:
+    return any(name in (func.attrs or {}) for name in _KERNELS)
 
 
 def _shared(value: relax.Expr) -> Iterator[relax.Var]:
@@ -122,8 +165,12 @@ def _shared(value: relax.Expr) -> Iterator[relax.Var]:
             yield from _shared(field)
     elif isinstance(value, relax.TupleGetItem):
         yield from _shared(value.tuple_value)
-    elif op_name(value) in VIEWS:
-        assert isinstance(value, relax.Call)
+    elif isinstance(value, relax.SeqExpr):
+        yield from _shared(value.body)
+    elif isinstance(value, relax.If):
+        yield from _shared(value.true_branch)
+        yield from _shared(value.false_branch)
+    elif isinstance(value, relax.Call) and op_name(value) in VIEWS:
         yield from _shared(value.args[0])
     else:
         yield from changed_operands(value)

@@ -128,7 +128,7 @@ class _Chosen:
         free = {i: block for i, block in blocks.items() if block.has_choice}
         if not free:
             return self.func
-        if (reason := why_not_moved(graph, self.table)) is not None:
+        if (reason := why_not_moved(graph, self.table, self.mod)) is not None:
             return DEVICE_PLANS.write(self.func, (DevicePlan(reason=reason),))
         return self._moved(graph, free)
 

@@ -40,11 +40,11 @@ class ExpandTransposed:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         before = dict(mod.functions_items())
-        functions = with_equal_shared({gvar: _rewritten(func) for gvar, func in before.items()}, before)
+        functions = with_equal_shared({gvar: _rewritten(func, mod) for gvar, func in before.items()}, before)
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _rewritten(func: ir.BaseFunc) -> ir.BaseFunc:
+def _rewritten(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
     if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
         return func
-    return rewrite_function(func, _RULES)
+    return rewrite_function(func, _RULES, mod)

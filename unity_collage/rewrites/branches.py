@@ -9,16 +9,18 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.relax.analysis.analysis import contains_impure_call
 
+from ..graph.in_place import ChangedMemory, changed_params
+
 
 def with_branches_outlined(mod: IRModule, chosen: Mapping[ir.GlobalVar, relax.Function]) -> IRModule:
     """``mod`` with every branch in the ``chosen`` functions as a call of a private function.
 
     A branch stays where it is one value or one call of a function. It also stays where it has effects, such as
-    printing, or reads a number that is no size.
+    printing, or reads a number that is no size. So does a branch that changes memory which it has not made.
     """
     builder = relax.BlockBuilder(mod)
     for gvar, func in chosen.items():
-        outliner = _Outliner(builder, gvar.name_hint)
+        outliner = _Outliner(builder, gvar.name_hint, mod)
         body = outliner.sequence(func.body)
         if outliner.has_changed:
             new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
@@ -30,8 +32,8 @@ def with_branches_outlined(mod: IRModule, chosen: Mapping[ir.GlobalVar, relax.Fu
 class _Outliner:
     """The branches of one function."""
 
-    def __init__(self, builder: relax.BlockBuilder, name: str) -> None:
-        self._builder, self._name = builder, name
+    def __init__(self, builder: relax.BlockBuilder, name: str, mod: IRModule) -> None:
+        self._builder, self._name, self._mod = builder, name, mod
         self.has_changed = False
 
     def sequence(self, body: relax.Expr) -> relax.Expr:
@@ -67,7 +69,7 @@ class _Outliner:
         params = [*([relax.Var("sizes", relax.ShapeType(sizes))] if sizes else []), *read]
         args = [*([relax.ShapeExpr(sizes)] if sizes else []), *read]
         func = relax.Function(params, inner, branch.ty)
-        if contains_impure_call(func) or not set(free) <= {*read, *sizes}:
+        if contains_impure_call(func) or self._changes(func) or not set(free) <= {*read, *sizes}:
             return inner
         self.has_changed = True
         callee = self._builder.add_func(_with_own_variables(func), f"{self._name}_{name}")
@@ -75,6 +77,11 @@ class _Outliner:
         return relax.SeqExpr(
             [relax.DataflowBlock([relax.VarBinding(result, relax.Call(callee, args))])], result
         )
+
+    def _changes(self, func: relax.Function) -> bool:
+        """Whether a function changes the memory of a parameter."""
+        changed = ChangedMemory(func, changed_params(func, self._mod))
+        return any(map(changed.has, func.params))
 
 
 def _with_own_variables(func: relax.Function) -> relax.Function:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tvm import relax
+from tvm.ir import IRModule
 
-from ..graph.in_place import IN_PLACE, MemoryOwners, changed_operands
+from ..graph.calls import bindings_in
+from ..graph.in_place import IN_PLACE, MemoryOwners, changed_operands, changed_params
 from .bindings import operands
 from .scope import Expr, op_name
 
@@ -18,12 +20,16 @@ _Vars = frozenset[relax.Var]
 
 
 class Changes:
-    """The memory that a function changes in place, for one sweep over its bindings in order."""
+    """The memory that a function changes in place, for one sweep over its bindings in order.
 
-    def __init__(self, func: relax.Function):
-        bindings = [binding for block in func.body.blocks for binding in block.bindings]
+    Its branches change memory too, and so do the functions of ``mod`` that it calls.
+    """
+
+    def __init__(self, func: relax.Function, mod: IRModule | None):
+        bindings = list(bindings_in(func.body))
+        self._called = changed_params(func, mod)
         self._memory = MemoryOwners(bindings)
-        changed = (var for binding in bindings for var in changed_operands(binding.value))
+        changed = (var for binding in bindings for var in self._operands(binding.value))
         self._changed = {owner for var in changed for owner in self._memory.of(var)}
         self._readers: defaultdict[relax.Var, list[relax.Var]] = defaultdict(list)
 
@@ -31,7 +37,7 @@ class Changes:
         """Whether ``new`` may stand for ``old``, which ``var`` is bound to, if it has a variable already."""
         if not self._changed:
             return True
-        if op_name(old) in IN_PLACE or self._is_new_and_changed(old, var):
+        if op_name(old) in IN_PLACE or self._operands(old) or self._is_new_and_changed(old, var):
             return False
         return self._shared(old) == self._shared(new)
 
@@ -43,7 +49,7 @@ class Changes:
         """Record a binding. The result is the earlier variables whose definitions it makes outdated."""
         if not self._changed:
             return []
-        changed = {owner for operand in changed_operands(value) for owner in self._memory.of(operand)}
+        changed = {owner for operand in self._operands(value) for owner in self._memory.of(operand)}
         outdated = [reader for owner in changed for reader in self._readers.pop(owner, ())]
         self._memory.bind(var, value)
         for operand in (var, *operands(value)):
@@ -55,6 +61,10 @@ class Changes:
         """``new`` is bound in place of ``var``."""
         if var in self._changed:
             self._changed.add(new)
+
+    def _operands(self, value: Expr) -> tuple[relax.Var, ...]:
+        """The variables whose memory ``value`` changes."""
+        return changed_operands(value, self._called)
 
     def _is_new_and_changed(self, value: Expr, var: relax.Var | None) -> bool:
         """Whether ``value`` is the first value of memory that is changed."""

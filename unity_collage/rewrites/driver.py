@@ -34,7 +34,7 @@ def rewrite_function(
     """``func`` with ``rules`` applied in every dataflow block until nothing changes; the argument is not edited.
 
     Other blocks than dataflow blocks stay; only the variables that they read are replaced.
-    ``mod`` is where rules look up the PrimFuncs that ``func`` calls.
+    ``mod`` is where the functions that ``func`` calls are looked up.
     """
     at = rewrites_by_op(rules)
     fired: set[str] = set()
@@ -63,7 +63,7 @@ def _sweep(
     blocks: list[relax.BindingBlock] = []
     changed = False
     outputs: dict[relax.Var, Expr] = {}
-    changes = Changes(func)
+    changes = Changes(func, mod)
     for block in func.body.blocks:
         if why_not_rewritable(block) is None:
             rewriter = _BlockRewriter(block, at, fired, Scope(mod), outputs, changes)
