@@ -587,3 +587,29 @@ def test_a_copy_to_another_device_keeps_the_layout():
         "permute_dims",
     ]
     assert call_of(last, "to_vdevice").ty.vdevice.vdevice_id == 1
+
+
+@I.ir_module
+class ChangedBehindATranspose:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(1), T.int64(5), T.int64(5), T.int64(3)), "float32")):
+        for i, j, k in T.grid(T.int64(5), T.int64(5), T.int64(3)):
+            with T.sblock("grown"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                x[T.int64(0), vi, vj, vk] = x[T.int64(0), vi, vj, vk] + T.float32(10)
+
+    @R.function
+    def main(x: R.Tensor((1, 5, 5, 3), "float32")):
+        cls = ChangedBehindATranspose
+        with R.dataflow():
+            a = R.permute_dims(x, axes=[0, 3, 1, 2])
+            b = R.call_tir_inplace(
+                cls.grown, (x,), inplace_indices=[0], out_ty=R.Tensor((1, 5, 5, 3), "float32")
+            )
+            c = R.nn.conv2d(a, R.const(W), padding=(1, 1))
+            R.output(b, c)
+        return (b, c)
+
+
+def test_an_image_is_not_read_behind_a_change_of_its_memory():
+    assert_stays(ChangedBehindATranspose)

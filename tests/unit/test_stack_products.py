@@ -10,6 +10,8 @@ import tvm
 from prepare_checks import example, module, values
 from tvm import relax
 from tvm.relax import op
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 from unity_collage import reference
 from unity_collage.passes.stack_products import StackProducts
@@ -104,3 +106,27 @@ def test_products_of_variable_weights_stay():
         (1, 6, WIDTH), *[lambda x, i=i: op.matmul(rows(x, i, i + 1), rows(x, 0, 6)) for i in (0, 1)]
     )
     assert StackProducts()(before).script() == before.script()
+
+
+@I.ir_module
+class GrownRows:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(2), T.int64(6)), "float32")):
+        for i, j in T.grid(T.int64(2), T.int64(6)):
+            with T.sblock("grown"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                x[vi, vj] = x[vi, vj] + T.float32(10)
+
+
+def test_rows_are_not_read_behind_a_change_of_their_memory():
+    builder = relax.BlockBuilder(GrownRows.clone())
+    x = relax.Var("x", relax.TensorType((2, WIDTH), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            slices = [builder.emit(rows(x, i, i + 1, axis=0)) for i in range(2)]
+            grown = builder.emit(op.call_tir_inplace(GrownRows.get_global_var("grown"), (x,), [0], x.ty))
+            made = [builder.emit(op.matmul(each, W)) for each in slices]
+            out = builder.emit_output(relax.Tuple([grown, *made]))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    tvm.ir.assert_structural_equal(StackProducts()(mod), mod)

@@ -3,7 +3,8 @@
 Reads    the operators; run Prepare before, which folds constants and batch norms.
 Writes   ``permute_dims`` where a value enters or leaves channels-last layout, so that it has a cost; in
          ``collage.unrecognised`` why an operator does not follow its operands, for explanations.
-Keeps    the types of every function, and every function that :func:`why_left_alone` names a reason for.
+Keeps    the types of every function, and every function that :func:`why_left_alone` names a reason for, or that changes
+         memory in place: a value in another layout is made where it is read, which may be after the change.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..graph.equal_constants import with_equal_shared
+from ..graph.in_place import ChangedMemory, changed_params
 from ..graph.variants import is_switch
 from ..layout.translate import translated
 
@@ -32,14 +34,14 @@ class ChannelsLast:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         before = dict(mod.functions_items())
-        functions = with_equal_shared({gvar: _translated(func) for gvar, func in before.items()}, before)
+        functions = with_equal_shared({gvar: _translated(func, mod) for gvar, func in before.items()}, before)
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _translated(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+def _translated(func: tvm.ir.BaseFunc, mod: IRModule) -> tvm.ir.BaseFunc:
     if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
         return func
-    return translated(func)
+    return func if ChangedMemory(func, changed_params(func, mod)) else translated(func)
 
 
 def why_left_alone(func: relax.Function) -> str | None:

@@ -2,7 +2,8 @@
 
 Reads    the operators; run Prepare before, which makes one ``strided_slice`` of reading a row.
 Writes   one ``matmul`` of all the rows, and a ``strided_slice`` of it in place of each product.
-Keeps    every type and number, and every function that :func:`.channels_last.why_left_alone` names a reason for.
+Keeps    every type and number, every product of rows in memory that is changed in place, and every function that
+         :func:`.channels_last.why_left_alone` names a reason for.
 
 A recurrent network multiplies each step of its input by the same weights, one product for each step. The time of a
 product of few rows is the time to read its weights; one product reads them only once (Appleyard et al. 2016,
@@ -20,6 +21,7 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..graph.in_place import ChangedMemory, changed_params
 from ..rewrites.bindings import map_operands
 from ..rewrites.driver import rewrite_function
 from ..rewrites.scope import Call, Expr, dtype_of, is_constant, op, op_name, rank_of, static_shape
@@ -37,7 +39,7 @@ class StackProducts:
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: _stacked(func) for gvar, func in mod.functions_items()}
+        functions = {gvar: _stacked(func, mod) for gvar, func in mod.functions_items()}
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
@@ -59,20 +61,21 @@ class _Product:
         return part if rank_of(y) == len(shape) == 2 else op.reshape(part, shape)
 
 
-def _stacked(func: ir.BaseFunc) -> ir.BaseFunc:
+def _stacked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
     if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
         return func
-    blocks = [_of_block(block) for block in func.body.blocks]
+    changed = ChangedMemory(func, changed_params(func, mod))
+    blocks = [_of_block(block, changed) for block in func.body.blocks]
     if all(new.same_as(old) for new, old in zip(blocks, func.body.blocks, strict=True)):
         return func
     body = relax.SeqExpr(blocks, func.body.body)
     new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
     # Equal rows are computed once, and unused bindings are removed.
-    return rewrite_function(relax.BlockBuilder().normalize(new), ())
+    return rewrite_function(relax.BlockBuilder().normalize(new), (), mod)
 
 
-def _of_block(block: relax.BindingBlock) -> relax.BindingBlock:
-    groups = _groups(block) if isinstance(block, relax.DataflowBlock) else []
+def _of_block(block: relax.BindingBlock, changed: ChangedMemory) -> relax.BindingBlock:
+    groups = _groups(block, changed) if isinstance(block, relax.DataflowBlock) else []
     if not groups:
         return block
     group_of = {var: group for group in groups for var in group}
@@ -105,13 +108,17 @@ def _flat(call: Expr, bindings: list[relax.Binding]) -> Expr:
     return map_operands(call, lambda operand: _leaf(operand, bindings), relax.BlockBuilder())
 
 
-def _groups(block: relax.BindingBlock) -> list[Mapping[relax.Var, _Product]]:
-    """Groups of products of a block that become one product, each in the order of the block."""
+def _groups(block: relax.BindingBlock, changed: ChangedMemory) -> list[Mapping[relax.Var, _Product]]:
+    """Groups of products of a block that become one product, each in the order of the block.
+
+    Rows of ``changed`` memory are read where they are sliced: the product may come after the change.
+    """
     values = {binding.var: binding.value for binding in block.bindings}
     found: dict[object, dict[relax.Var, _Product]] = defaultdict(dict)
     for var, value in values.items():
         product = _product(value, values)
-        if product is not None:
+        source = None if product is None else product.rows.source
+        if product is not None and not (isinstance(source, relax.Var) and changed.has(source)):
             key = (product.rows.source, product.axis, product.call.args[1], dtype_of(product.call))
             found[key][var] = product
     return [group for group in found.values() if len(group) > 1 and _without_gaps(list(group.values()))]
