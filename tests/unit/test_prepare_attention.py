@@ -248,3 +248,27 @@ def test_parts_of_unequal_width_and_columns_that_are_not_next_to_each_other():
 )
 def test_other_splits_stay(make):
     assert_stays(parts_used(make, 1), SPLIT_INTO_WEIGHTS)
+
+
+def scaled_behind(factor: float) -> relax.Function:
+    """``((x @ w) @ x') * factor`` in float16."""
+
+    def make(x: relax.Expr) -> relax.Expr:
+        query = op.matmul(x, const(W, "float16"))
+        return op.multiply(op.matmul(query, op.permute_dims(x, [1, 0])), const(factor, "float16"))
+
+    return function(make, (ROWS, WIDTH), "float16")
+
+
+def test_a_factor_that_makes_an_operand_of_float16_larger_stays_behind_the_product():
+    assert "multiply" not in prepared(scaled_behind(0.125), a.ABSORB_FACTOR).script()
+    assert_stays(scaled_behind(8), a.ABSORB_FACTOR)
+    (missed,) = near_misses(scaled_behind(8), a.ABSORB_FACTOR)
+    assert "may overflow in float16" in missed.reason
+
+
+def test_a_factor_of_integers_stays_before_a_product_of_floats():
+    def make(x: relax.Expr) -> relax.Expr:
+        return op.matmul(op.divide(x, const(2, "int8")), op.permute_dims(x, [1, 0]), "float32")
+
+    assert_stays(function(make, (ROWS, WIDTH), "int8"), a.FACTOR_AFTER_PRODUCT)

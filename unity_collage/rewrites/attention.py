@@ -78,6 +78,8 @@ def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | WhyNot 
     """The factor moved into the computation of one operand of a product of two activations."""
     if op_name(call) != "relax.matmul":
         return WhyNot(why_not_linear(call, scope) or "")
+    if dtype_of(call.args[0]) == "float16" and abs(factor) > 1:
+        return WhyNot(f"an operand times the factor {number_text(factor)} may overflow in float16")
     found = first_of(_with_absorbed(call, side, factor, scope) for side in (0, 1))
     if found is None:
         return WhyNot("neither operand of matmul is made of constant weights by views and sums alone")
@@ -111,8 +113,8 @@ def _with_factor_behind(call: Call, side: int, scope: Scope) -> Expr | WhyNot | 
 
 def _why_not_behind(call: Call, factor: float) -> str | None:
     """Why a product cannot be multiplied by ``factor`` in place of an operand."""
-    if not is_float(call):
-        return f"matmul makes {dtype_of(call)}, not a floating point type"
+    if not is_float(call) or not is_float(call.args[0]):
+        return f"matmul makes {dtype_of(call)} of {dtype_of(call.args[0])}, not floating point types"
     if not is_normal(factor, dtype_of(call)):
         return f"the factor {number_text(factor)} is not a normal number of {dtype_of(call)}"
     if dtype_of(call) == "float16" and abs(factor) < 1:
