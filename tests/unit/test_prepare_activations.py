@@ -183,6 +183,7 @@ def test_hard_swish(make):
         lambda x: op.divide(op.clip(op.add(x, const(3)), 0.0, 6.0), const(5)),
         lambda x: op.divide(op.clip(op.add(x, const(3)), -1.0, 6.0), const(6)),
         lambda x: op.divide(op.multiply(op.exp(x), op.clip(op.add(x, const(3)), 0.0, 6.0)), const(6)),
+        lambda x: op.divide(op.clip(op.add(x, const(3)), 0.0, -6.0), const(-6)),
     ],
 )
 def test_what_looks_hard_stays(make):

@@ -110,7 +110,7 @@ def _unit_clip(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
     if clipped is None or bounds is None or (factor == 1.0 and bounds[1] == 1.0):
         return None
     low, high = bounds
-    is_unit = factor != 1.0 and close(high * factor, 1.0, expr)
+    is_unit = factor > 0.0 and factor != 1.0 and close(high * factor, 1.0, expr)
     if low != 0.0:
         return WhyNot(f"the lower bound of clip is {number_text(low)}, not 0", 2) if is_unit else None
     if not is_unit:
