@@ -222,3 +222,23 @@ def test_a_finite_scalar_stays_a_scalar():
         return y
 
     assert_stays(func, c.PRINTABLE_SCALARS)
+
+
+def test_equal_computations_become_one_constant():
+    @R.function
+    def before(x: R.Tensor((8, 16), "float32"), y: R.Tensor((8, 16), "float32")):
+        with R.dataflow():
+            a = R.ones((8, 16), "float32")
+            b = R.negative(a)
+            d = R.add(x, b)
+            e = R.ones((8, 16), "float32")
+            f = R.negative(e)
+            g = R.add(y, f)
+            z = R.multiply(d, g)
+            R.output(z)
+        return z
+
+    bindings = prepared(before, c.FOLD_CONSTANTS)["main"].body.blocks[0].bindings
+    first, second = (binding.value.args[1] for binding in bindings[:2])
+    assert first.same_as(second)
+    np.testing.assert_array_equal(first.value.numpy(), -1)

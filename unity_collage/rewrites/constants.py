@@ -24,6 +24,7 @@ from .scope import (
     static_dims,
     static_shape,
 )
+from .value_number import value_number
 from .why_not import WhyNot
 
 _FREE_ELEMENTS = 1 << 18
@@ -91,21 +92,30 @@ def multiplied(array: np.ndarray, factor: np.ndarray | float) -> np.ndarray | No
 
 
 def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """Any operator on constants -> its result as a constant, on its device, unless the result is much larger."""
+    """Any operator on constants -> its result as a constant, on its device, unless the result is much larger.
+
+    Equal computations become one constant.
+    """
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP) or is_empty(call):
         return None
     tensors = isinstance(call.ty, (relax.TensorType, relax.TupleType))
     operands = [_literal(arg, scope) or arg for arg in call.args]
     if not tensors or not operands or not all(map(_is_known, operands)):
         return None
+    number = value_number(call)
+    if number is not None and number in scope.folded:
+        return scope.folded[number]
     args = [_known(arg, scope) for arg in operands]
     why = _why_not_worth_storing(call, args) or reference.why_not(call, scope.mod)
     if why is not None:
         return WhyNot(why)
     try:
-        return _as_constant(reference.evaluate(call, args, scope.mod), call.ty)
+        folded = _as_constant(reference.evaluate(call, args, scope.mod), call.ty)
     except reference.Unsupported as refusal:
         return WhyNot(str(refusal))
+    if number is not None:
+        scope.folded[number] = folded
+    return folded
 
 
 def _is_known(arg: Expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -100,6 +100,8 @@ class Scope:
         """The module with the functions that the block calls."""
         self._values: dict[relax.Var, Expr] = {}
         self._arrays: dict[Expr, np.ndarray] = {}
+        self.folded: dict[Hashable, Expr] = {}
+        """The constants that were computed, by the number of the value that each stands for."""
         self.uses: Counter[relax.Var] = Counter()
         """Uses in this block; the driver keeps them up to date, and never undercounts."""
         self.before_steps: set[relax.Var] = set()
