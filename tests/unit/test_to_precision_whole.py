@@ -105,6 +105,15 @@ def test_a_number_that_is_too_small_for_float16_keeps_its_operator_in_float32():
     assert "multiply:float32" in found
 
 
+def test_a_pad_with_a_number_beyond_float16_is_computed_in_float32():
+    def padded(number):
+        return steps(
+            lambda emit, x: product(emit(op.nn.pad(emit(product(x)), [1, 1, 0, 0], "constant", number)))
+        )
+
+    assert "nn.pad:float32" in padded(-3e38) and "nn.pad:float16" in padded(-3e4)
+
+
 def test_a_tiny_bias_does_not_keep_a_sum_in_float32():
     tiny = relax.const(np.float32([1e-7, 0, 1e-6, 0]))
     assert "add:float16" in steps(lambda emit, x: product(emit(op.add(emit(product(x)), tiny))))

@@ -83,9 +83,8 @@ class _Block:
         counting = [each for each in constants if not adds or is_number(each)]  # a tiny bias: no epsilon
         if any(is_too_small(constant, self.dtype) for constant in counting):
             return True
-        if name_of(value) == "clip":
-            bounds: list[Any] = [getattr(arg, "value", 0.0) for arg in value.args[1:]]
-            return any(abs(float(bound)) > limits(self.dtype)[0] for bound in bounds)
+        if any(abs(number) > limits(self.dtype)[0] for number in _written(value)):
+            return True
         return not adds and any(is_too_large(each, self.dtype) for each in constants)
 
     def _is_beyond(self, leaf: Expr) -> bool:
@@ -169,6 +168,14 @@ class _Block:
         var = relax.DataflowVar(name, expr.ty)
         self.bindings.append(relax.VarBinding(var, expr))
         return var
+
+
+def _written(value: relax.Call) -> list[float]:
+    """The bounds of a clip, or what a pad puts around its operand."""
+    if name_of(value) == "nn.pad":
+        return [float(value.attrs.pad_value)]
+    bounds: list[Any] = list(value.args[1:]) if name_of(value) == "clip" else []
+    return [float(getattr(bound, "value", 0.0)) for bound in bounds]
 
 
 def _leaves(value: Expr) -> Iterator[Expr]:
