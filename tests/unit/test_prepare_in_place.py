@@ -14,7 +14,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from unity_collage.graph.in_place import changed_params
+from unity_collage.graph import DataflowGraph
+from unity_collage.graph.in_place import changed_params, noted
 from unity_collage.rewrites import DEFAULT_REWRITES
 
 Make = Callable[[relax.BlockBuilder, relax.Expr, Callable[[relax.Expr], relax.Expr]], relax.Expr]
@@ -215,4 +216,38 @@ def test_a_branch_that_changes_memory_of_its_function_stays():
 
 def test_functions_change_what_the_functions_that_they_call_change():
     found = changed_params(ChangedByAFunction["main"], ChangedByAFunction)
-    assert {gvar.name_hint: places for gvar, places in found.items()} == {"step": (0,), "layer": (1,)}
+    assert found == {"step": (0,), "layer": (1,)}
+    assert noted(prepared(ChangedByAFunction)["main"]) == found
+
+
+@I.ir_module
+class ReadBeforeACall:
+    @T.prim_func(private=True, s_tir=True)
+    def grown(x: T.Buffer((T.int64(8),), "float32")):
+        for i in range(T.int64(8)):
+            with T.sblock("grown"):
+                vi = T.axis.remap("S", [i])
+                x[vi] = x[vi] + T.float32(10)
+
+    @R.function(private=True)
+    def step(k: R.Tensor((8,), "float32"), x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = ReadBeforeACall
+        a = R.call_tir_inplace(cls.grown, (k,), inplace_indices=[0], out_ty=R.Tensor((8,), "float32"))
+        return R.add(a, x)
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = ReadBeforeACall
+        k = R.exp(x)
+        r = R.tanh(k)
+        d = R.nn.softmax(x)
+        e = R.nn.softmax(d)
+        y = cls.step(k, e)
+        return R.multiply(y, r)
+
+
+def test_the_graph_reads_memory_before_a_called_function_changes_it():
+    graph = DataflowGraph(prepared(ReadBeforeACall)["main"])
+    (reader,) = (node for node in graph.nodes if node.op == "relax.tanh")
+    (call,) = (node for node in graph.nodes if node.op == "call:step")
+    assert reader.index in call.inputs and reader.changed_by == "y"

@@ -54,7 +54,7 @@ def why_left_alone(func: relax.Function, mod: IRModule | None = None) -> str | N
     if changed is not None:
         return f"{changed} changes memory"
     called = next(iter(changed_params(func, mod)), None)
-    return None if called is None else f"{called.name_hint}, which it calls, changes memory"
+    return None if called is None else f"{called}, which it calls, changes memory"
 
 
 class _Merger:

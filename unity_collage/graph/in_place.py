@@ -31,8 +31,11 @@ VIEWS = (
 
 UsedVars = Callable[[relax.Expr], Iterable[relax.Var]]
 
-ChangedParams = Mapping[ir.GlobalVar, tuple[int, ...]]
-"""For functions, the numbers of the parameters whose memory they change."""
+CHANGES = "collage.changes"
+"""Attribute of a function: the functions that it calls and that change parameters, with the numbers of these."""
+
+ChangedParams = Mapping[str, tuple[int, ...]]
+"""For functions, by name, the numbers of the parameters whose memory they change."""
 
 NONE: ChangedParams = MappingProxyType({})
 
@@ -44,12 +47,13 @@ def changed_readers(
     func: relax.Function,
     bindings: Sequence[relax.Binding],
     used_vars: UsedVars,
-    called: ChangedParams = NONE,
+    called: ChangedParams | None = None,
 ) -> dict[relax.Var, tuple[relax.Var, ...]]:
     """For each binding of a block of ``func`` that changes memory, the earlier ones that read this memory.
 
-    The block may be in a branch. ``called``: what the functions change that ``func`` calls.
+    The block may be in a branch. ``called``: what the functions change that ``func`` calls; None: what is noted.
     """
+    called = noted(func) if called is None else called
     changes = {binding.var: changed_operands(binding.value, called) for binding in bindings}
     if not any(changes.values()):
         return {}
@@ -71,7 +75,8 @@ def changed_operands(value: relax.Expr, called: ChangedParams = NONE) -> tuple[r
     if not isinstance(value, relax.Call):
         return ()
     if isinstance(value.op, ir.GlobalVar):
-        return tuple(var for place in called.get(value.op, ()) for var in _shared(value.args[place]))
+        places = called.get(value.op.name_hint, ())
+        return tuple(var for place in places for var in _shared(value.args[place]))
     name = op_name(value)
     if name not in IN_PLACE:
         return ()
@@ -108,8 +113,9 @@ class MemoryOwners:
 class ChangedMemory:
     """The memory that some binding of a function changes in place, also in a branch or in a function inside it."""
 
-    def __init__(self, func: relax.Function, called: ChangedParams = NONE):
-        """``called``: what the functions change that ``func`` calls."""
+    def __init__(self, func: relax.Function, called: ChangedParams | None = None):
+        """``called``: what the functions change that ``func`` calls; None: what is noted."""
+        called = noted(func) if called is None else called
         bindings = list(bindings_in(func.body))
         self._memory = MemoryOwners(bindings)
         changed = (var for binding in bindings for var in changed_operands(binding.value, called))
@@ -123,18 +129,32 @@ class ChangedMemory:
         return bool(self) and not self._changed.isdisjoint(self._memory.of(var))
 
 
+def noted(func: relax.Function) -> ChangedParams:
+    """What the functions change that ``func`` calls, as :func:`with_changes_noted` has written it."""
+    found: Any = func.attrs[CHANGES] if CHANGES in (func.attrs or {}) else {}
+    return {str(name): tuple(int(place) for place in places) for name, places in found.items()}
+
+
+def with_changes_noted(func: relax.Function, mod: IRModule) -> relax.Function:
+    """``func`` with what the functions of ``mod`` change that it calls, for all that does not know the module."""
+    found = changed_params(func, mod)
+    if not found:
+        return func.without_attr(CHANGES) if CHANGES in (func.attrs or {}) else func
+    return func.with_attr(CHANGES, {name: list(places) for name, places in found.items()})
+
+
 def changed_params(func: relax.Function, mod: IRModule | None) -> ChangedParams:
     """What the functions of ``mod`` change that ``func`` calls, directly or not; empty without a module."""
-    inside: dict[ir.GlobalVar, relax.Function] = {}
+    inside: dict[str, relax.Function] = {}
     pending = [func] if mod is not None else []
     while pending:
         for binding in bindings_in(pending.pop().body):
-            callee = getattr(binding.value, "op", None)
-            called = (
-                mod.functions.get(callee) if mod is not None and isinstance(callee, ir.GlobalVar) else None
-            )
-            if isinstance(called, relax.Function) and callee not in inside and not _is_kernel(called):
-                inside[callee] = called
+            callee = binding.value.op if isinstance(binding.value, relax.Call) else None
+            if mod is None or not isinstance(callee, ir.GlobalVar) or callee.name_hint in inside:
+                continue
+            called = mod.functions.get(callee)
+            if isinstance(called, relax.Function) and not _is_kernel(called):
+                inside[callee.name_hint] = called
                 pending.append(called)
     changed: ChangedParams = NONE
     while (found := _changed_once(inside, changed)) != changed:  # again, for functions that call each other
@@ -142,14 +162,14 @@ def changed_params(func: relax.Function, mod: IRModule | None) -> ChangedParams:
     return changed
 
 
-def _changed_once(functions: Mapping[ir.GlobalVar, relax.Function], called: ChangedParams) -> ChangedParams:
+def _changed_once(functions: Mapping[str, relax.Function], called: ChangedParams) -> ChangedParams:
     """The parameters that ``functions`` change if what they call changes those of ``called``."""
-    memories = {gvar: ChangedMemory(func, called) for gvar, func in functions.items()}
+    memories = {name: ChangedMemory(func, called) for name, func in functions.items()}
     places = {
-        gvar: tuple(place for place, param in enumerate(func.params) if memories[gvar].has(param))
-        for gvar, func in functions.items()
+        name: tuple(place for place, param in enumerate(func.params) if memories[name].has(param))
+        for name, func in functions.items()
     }
-    return {gvar: found for gvar, found in places.items() if found}
+    return {name: found for name, found in places.items() if found}
 
 
 def _is_kernel(func: relax.Function) -> bool:

@@ -16,7 +16,7 @@ from tvm import ir, relax, te, tirx
 from tvm.ir import IRModule
 
 from ..graph.calls import op_name
-from ..graph.in_place import VIEWS, MemoryOwners, changed_operands
+from ..graph.in_place import VIEWS, MemoryOwners, changed_operands, noted
 from ..rewrites.bindings import operands
 from ..rewrites.scope import dtype_of, static_shape
 from ..tvm_private import give_type
@@ -84,9 +84,8 @@ class _Flow:
         kernels = tuple(var for var, value in values.items() if _launches(value))
         results = tuple(dict.fromkeys(_leaves(func.body.body, values)))
         memory = MemoryOwners(bindings)
-        changed = {
-            owner for value in values.values() for var in changed_operands(value) for owner in memory.of(var)
-        }
+        written = (var for value in values.values() for var in changed_operands(value, noted(func)))
+        changed = {owner for var in written for owner in memory.of(var)}
         return cls(tuple(func.params[: _inputs(func)]), values, kernels, results, frozenset(changed))
 
     def late_inputs(self) -> list[relax.Var]:

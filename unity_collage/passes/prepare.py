@@ -3,7 +3,7 @@
 Reads    any module.
 Writes   the Relax functions, with all pure bindings in dataflow blocks; branches of an ``If`` as private functions,
          unless values have virtual devices; ``collage.unrecognised`` where a rule matched the beginning of its form but
-         did not apply, for explanations.
+         did not apply, for explanations; ``collage.changes`` where a function calls one that changes its parameters.
 Keeps    names, parameters and results of functions; numbers, up to the rounding of reassociated sums and products;
          the memory that a function changes in place, which becomes no constant, and what is read before a change;
          PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are grouped already.
@@ -50,6 +50,7 @@ from ..annotations import UNRECOGNISED
 from ..graph.calls import op_name
 from ..graph.devices import used
 from ..graph.equal_constants import with_equal_shared
+from ..graph.in_place import with_changes_noted
 from ..graph.variants import is_switch
 from ..rewrites import DEFAULT_REWRITES, SHARED_HEADS, Rewrite, near_misses, rewrite_function, with_own_names
 from ..rewrites.branches import with_branches_outlined
@@ -82,7 +83,9 @@ class Prepare:
             for gvar, func in before.items()
             if isinstance(func, relax.Function) and why_left_alone(func) is None
         }
-        after = with_equal_shared(before | self._normal_forms(ours, bound), before)
+        formed = self._normal_forms(ours, bound).items()
+        changed = {gvar: with_changes_noted(func, bound) for gvar, func in formed}
+        after = with_equal_shared(before | changed, before)
         orphans = _called(before) - _called(after)
         kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
         return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)
