@@ -3,14 +3,15 @@
 TVM and its FFI import PyTorch wherever it is installed. That takes seconds and loads another thread pool, and a process
 that runs a program, measures kernels or compiles a file needs neither. Where PyTorch is imported already it stays.
 
-The FFI also imports a compiler driver, the exchange of tensors with PyTorch, and Python's package metadata. It reads
-the metadata to find its own library, which is in its own folder. These modules take longer to import than a small model
-takes to load. So they are imported when they are first used.
+The FFI also imports a compiler driver, the exchange of tensors with PyTorch, classes that Python defines for it, and
+Python's package metadata. It reads the metadata to find its own library, which is in its own folder. These modules take
+longer to import than a small model takes to load. So they are imported when they are first used.
 """
 
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,10 @@ class _Later(ModuleType):
     """Stands for a module in those that import it, and imports it when something in it is first asked for."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__path__":  # ``from module import name`` asks whether the module is a package
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
         return getattr(import_module(self.__name__), name)
 
 
@@ -51,7 +56,8 @@ def _later(name: str, **meanwhile: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        del sys.modules[name]
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
         for key in meanwhile:
             delattr(stand_in, key)
 
@@ -62,6 +68,16 @@ def _no_package(name: str) -> Any:
 
 _NO_PACKAGES = {"distribution": _no_package, "PackageNotFoundError": LookupError}
 """The part of ``importlib.metadata`` with which the FFI looks for its library in its own folder."""
+
+
+_CLASSES = "tvm_ffi.dataclasses"
+_METHODS = f"{_CLASSES}.py_class"
+"""The modules for classes that Python defines."""
+
+
+def _method(function: Any) -> Any:
+    """Stands for ``tvm_ffi.method``, which marks a method of a class that Python defines."""
+    return import_module(_METHODS).method(function)
 
 
 @contextmanager
@@ -81,6 +97,9 @@ def _lightly() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(_later("tvm_ffi.cpp"))
         stack.enter_context(_later("importlib.metadata", **_NO_PACKAGES))
+        stack.enter_context(_later("typing_extensions", get_annotations=inspect.get_annotations))
+        stack.enter_context(_later(_CLASSES))
+        stack.enter_context(_later(_METHODS, method=_method))
         if "torch" not in sys.modules:
             stack.enter_context(_later("tvm_ffi._optional_torch_c_dlpack"))
         stack.enter_context(_without_collector())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from io import StringIO
 
 import pytest
 from tvm.target import codegen
@@ -28,7 +29,7 @@ def cpuinfo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
     def lists(flags: str) -> None:
         text = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: x\n"
-        monkeypatch.setattr(instruction_sets.Path, "read_text", lambda *_, **__: text)
+        monkeypatch.setattr(instruction_sets.Path, "open", lambda *_, **__: StringIO(text))
 
     caches = (instruction_sets._names_of_linux, target._hidden)
     for each in caches:

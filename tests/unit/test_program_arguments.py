@@ -255,6 +255,30 @@ def test_torch_is_not_imported_where_a_program_runs(code: str) -> None:
     subprocess.run([sys.executable, "-c", f"import sys, numpy as np\n{code}\n{after}"], check=True)
 
 
+LIGHT = """
+import sys, unity_collage.ffi, tvm_ffi
+early = {"importlib.metadata", "tvm_ffi.cpp", "tvm_ffi.dataclasses", "typing_extensions"} & set(sys.modules)
+assert not early, early
+
+@tvm_ffi.dataclasses.py_class("collage.test.Node")
+class Node(tvm_ffi.Object):
+    x: int
+
+    @tvm_ffi.method
+    def label(self) -> str:
+        return f"N({self.x})"
+
+info = Node.__tvm_ffi_type_info__
+assert next(each.func for each in info.methods if each.name == "label")(Node(x=7)) == "N(7)"
+assert tvm_ffi.dataclasses is sys.modules["tvm_ffi.dataclasses"]
+"""
+
+
+def test_parts_of_the_ffi_that_programs_do_not_need_are_imported_when_they_are_used() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_names_that_python_cannot_write_have_an_identifier() -> None:
     assert identifier("gpu_0/data:0") == "gpu_0_data_0"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,8 @@ from .memory import HOST, Memory, memory_of
 from .signature import OtherSpec, Spec, TensorSpec, TupleSpec, shown, tensor_text
 from .tensors import NotTaken, is_of_torch, what
 
-_NUMBERS = re.compile("u?int|float|bfloat|bool")
+_NUMBERS = ("uint", "int", "float", "bfloat", "bool")
+"""How the names of types begin that may be converted to each other."""
 
 Sizes = dict[str, tuple[int, str]]
 """The symbolic dimensions of a call: the extent of each, and the input that gave it."""
@@ -139,7 +139,9 @@ class TensorInput:
     def _wrong_type(self, dtype: str, shape: Sequence[int]) -> CollageError:
         given = f"{tensor_text(dtype, shape)} was given, and programs convert no types"
         advice = (
-            f": convert it to {self._spec.dtype}, if that keeps its values" if _NUMBERS.match(dtype) else ""
+            f": convert it to {self._spec.dtype}, if that keeps its values"
+            if dtype.startswith(_NUMBERS)
+            else ""
         )
         return self._refused(given + advice)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -133,6 +131,9 @@ def facts_about(
 def plans_in(facts: Facts) -> dict[str, Plan]:
     """The plan of each function, with what its checker needs; empty where there was none."""
     # With what they need they take as long to import as a small program to load.
+    import base64
+    import zlib
+
     from ..plan.encoding import decode
     from ..plan.plan import Plan
 
@@ -236,6 +237,9 @@ def _capability_of(arch: str) -> str:
 
 
 def _packed(plans: Mapping[str, Plan]) -> str:
+    import base64
+    import zlib
+
     from ..plan.encoding import encode
 
     data = {name: encode(plan) for name, plan in plans.items()}

@@ -18,7 +18,7 @@ keyword arguments. They have no side effects."""
 _PREFIX = "unity_collage.custom."
 NOTE = "collage_custom"
 """The attribute of an executable that names the operators for which it calls Python functions."""
-_MISSING = re.compile(rf"Cannot find function {re.escape(_PREFIX)}(\S+)")
+_MISSING = rf"Cannot find function {re.escape(_PREFIX)}(\S+)"
 
 _registered: dict[str, Callable[..., Any]] = {}
 """The functions that programs of this process call, by the name of the operator."""
@@ -36,7 +36,7 @@ def operators_among(symbols: Iterable[str]) -> list[str]:
 
 def why_not_found(error: str) -> str | None:
     """What to do about an ``error`` that says that a function is missing; None for other errors."""
-    named = _MISSING.search(error)
+    named = re.search(_MISSING, error)
     if named is None:
         return None
     advice = (

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-_GENERATED = re.compile(
+_GENERATED = (
     "avx|amx|s?sse[0-9]|fma|f16c|bmi|lzcnt|popcnt|movbe|adx|gfni|vaes|vpclmul|xop|tbm|sha$|neon|sve|dotprod|fullfp16"
     "|bf16|i8mm"
 )
 """Features of LLVM's processors that code generators use. The others are for system software, or only about speed."""
+
+_WITHOUT_MARKS = str.maketrans("", "", "-._")
 
 _OF_LLVM = {"abm": "lzcnt", "bmi1": "bmi", "pni": "sse3", "sha_ni": "sha"}
 """LLVM's names of features for which Linux has another name."""
@@ -20,7 +22,7 @@ _OF_LLVM = {"abm": "lzcnt", "bmi1": "bmi", "pni": "sse3", "sha_ni": "sha"}
 
 def sets_in(features: Iterable[object]) -> set[str]:
     """The instruction sets among features of LLVM's processors."""
-    return {str(feature) for feature in features if _GENERATED.match(str(feature))}
+    return {str(feature) for feature in features if re.match(_GENERATED, str(feature))}
 
 
 def unlisted(names: Iterable[str]) -> list[str]:
@@ -38,14 +40,15 @@ def lists_all() -> bool:
 def _names_of_linux() -> frozenset[str]:
     """The features that Linux reports for the processor, also by LLVM's names if they differ."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        # Not all of it: a server lists hundreds of processors.
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+            lines = (line.partition(":") for line in file)
+            flags = next((v.split() for name, _, v in lines if name.strip() in ("flags", "Features")), [])
     except OSError:
         return frozenset()
-    lines = (line.partition(":") for line in text.splitlines())
-    flags = next((value.split() for name, _, value in lines if name.strip() in ("flags", "Features")), [])
     return frozenset(_plain(_OF_LLVM.get(flag, flag)) for flag in flags)
 
 
 def _plain(name: str) -> str:
     """``avx512_vnni`` and ``sse4_1`` of Linux are ``avx512vnni`` and ``sse4.1`` of LLVM."""
-    return re.sub("[-._]", "", name)
+    return name.translate(_WITHOUT_MARKS)

@@ -19,7 +19,7 @@ from ..ffi import tvm_ffi
 _PREFIX = "unity_collage.torch."
 NOTE = "collage_torch"
 """The attribute of an executable that names the operators which it calls."""
-_MISSING = re.compile(rf"Cannot find function {re.escape(_PREFIX)}(\S+)")
+_MISSING = rf"Cannot find function {re.escape(_PREFIX)}(\S+)"
 _ALIGNMENT = 64
 """In bytes; kernels read whole vectors."""
 
@@ -64,7 +64,7 @@ def register_missing(error: str) -> bool:
 
     Raises RuntimeError if PyTorch, or the operator, is not here.
     """
-    named = _MISSING.search(error)
+    named = re.search(_MISSING, error)
     if named is None or named[1] in _registered:
         return False
     register([named[1]])
