@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .ffi import tvm_ffi
@@ -107,15 +108,22 @@ def with_names(text: str, name: str, known: Sequence[str], most: int = 100) -> s
     return f"{text}{' There' if close else '; there'} are: {', '.join(known[:most])}"
 
 
+def is_file(path: str | Path) -> bool:
+    """Whether ``path`` is a file; False where that cannot be seen: the name is too long, or its folder is closed."""
+    with suppress(OSError):
+        return Path(path).is_file()
+    return False
+
+
 def not_a_file(path: str | Path) -> str:
     """The message for a ``path`` that is not a file, with the closest name in its folder.
 
     ``modle.so is not a file; did you mean model.so?``
     """
     path = Path(path)
-    if path.is_dir():
-        return f"{path} is not a file but a folder"
     try:
+        if path.is_dir():
+            return f"{path} is not a file but a folder"
         there = sorted(each.name for each in path.parent.iterdir() if each.is_file())
     except OSError:
         there = []
@@ -133,7 +141,7 @@ def text_in(path: str | Path, expected: str) -> str:
     except UnicodeDecodeError as error:
         raise CollageError(f"{path} is not {expected}: it is not text") from error
     except OSError as error:
-        reason = not_a_file(path) if not Path(path).is_file() else f"{path} cannot be read: {error.strerror}"
+        reason = not_a_file(path) if not is_file(path) else f"{path} cannot be read: {error.strerror}"
         raise CollageError(reason) from error
 
 

@@ -109,6 +109,12 @@ def test_a_program_is_refused_wherever_it_is_cut(
     assert ("its end is missing" if twentieth else "it is empty") in refusal(path)
 
 
+def test_a_name_that_the_system_does_not_take_is_not_a_file() -> None:
+    name = "a" * 300 + ".so"
+    assert refusal(Path(name)) == f"{name} is not a file"
+    assert cli.main(["info", name]) == 1
+
+
 def test_a_library_that_is_not_a_program_is_refused(tmp_path: Path, nothing_is_loaded: None) -> None:
     library = own_library("runtime")
     assert library is not None

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import CollageError, not_a_file
+from ..errors import CollageError, is_file, not_a_file
 from ..lowering.library_file import why_no_file
 from .exit_codes import UsageError
 
@@ -33,7 +33,7 @@ def check_read(options: Namespace) -> None:
     if options.command == "db":  # its files are databases, or URLs of them
         return
     for path in filter(None, (getattr(options, name, None) for name in _MODELS)):
-        if not Path(path).is_file():
+        if not is_file(path):
             raise CollageError(not_a_file(path))
         if not os.access(path, os.R_OK):
             raise CollageError(f"{path} cannot be read: permission denied")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from .. import runtime
 from ..calling.memory import memory_of
 from ..calling.signature import Signature
-from ..errors import CollageError, first_line, not_a_file
+from ..errors import CollageError, first_line, is_file, not_a_file
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from .compiled import Program
@@ -26,7 +26,7 @@ def load(path: str | Path) -> Program:
     library, or an instruction that the processor lacks, would end the process. A warning is given if the program was
     measured for another number of threads than this process uses.
     """
-    if not Path(path).is_file():
+    if not is_file(path):
         raise CollageError(not_a_file(path))
     file = library_file.opened(path)
     try:
