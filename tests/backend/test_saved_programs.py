@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +33,11 @@ from unity_collage.runtime.vendors import wheel_version
 WEIGHTS = random(16, 8, seed=1)
 
 
-def model() -> IRModule:
+def model(weights: np.ndarray = WEIGHTS) -> IRModule:
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((4, 16), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            y = builder.emit_output(R.nn.relu(R.matmul(x, R.const(WEIGHTS))))
+            y = builder.emit_output(R.nn.relu(R.matmul(x, R.const(weights))))
         builder.emit_func_output(y)
     return builder.get()
 
@@ -199,6 +203,87 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_the_one_that_was_verified
     monkeypatch.setattr(library_file, "read", replaced)
     x = random(4, 16)
     np.testing.assert_array_equal(uc.load(path)(x).numpy(), program(x).numpy())
+
+
+def is_mapped(inode: int) -> bool:
+    """Whether this process has a file in memory."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return any(line.split()[4] == str(inode) for line in lines)
+
+
+def test_a_program_that_nothing_refers_to_is_unmapped(saved: Path, tmp_path: Path) -> None:
+    path, x = tmp_path / "program.so", random(4, 16)
+    path.write_bytes(saved.read_bytes())
+    first, second = uc.load(path), uc.load(path)
+    right = first(x).numpy()
+    del first
+    gc.collect()
+    kept = second(x)
+    np.testing.assert_array_equal(kept.numpy(), right)
+    assert is_mapped(path.stat().st_ino)
+    del second
+    gc.collect()
+    assert not is_mapped(path.stat().st_ino)
+    np.testing.assert_array_equal(kept.numpy(), right)
+
+
+def test_a_file_that_was_written_to_is_refused_while_a_program_of_it_is_used(
+    saved: Path, tmp_path: Path
+) -> None:
+    path, x = tmp_path / "program.so", random(4, 16)
+    path.write_bytes(saved.read_bytes())
+    loaded = uc.load(path)
+    right = loaded(x).numpy()
+    os.utime(path)
+    np.testing.assert_array_equal(uc.load(path)(x).numpy(), right)
+    with path.open("r+b") as file:  # its code stays as it is mapped
+        file.write(resealed(saved, tmp_path / "other.so", version="0.0.1").read_bytes())
+        file.truncate()
+    assert refusal(path) == "it was written to while this process uses it: end what uses it first"
+    np.testing.assert_array_equal(loaded(x).numpy(), right)
+    del loaded
+    gc.collect()
+    np.testing.assert_array_equal(uc.load(path)(x).numpy(), right)
+
+
+OVERWRITTEN = """
+import sys, numpy as np, unity_collage as uc
+path, other = sys.argv[1:]
+x = np.ones((4, 16), np.float32)
+before = np.asarray(uc.load(path)(x)).sum()
+with open(path, "r+b") as file:
+    file.write(open(other, "rb").read())
+    file.truncate()
+print(before, np.asarray(uc.load(path)(x)).sum())
+"""
+
+
+def test_a_file_that_is_overwritten_after_its_program_is_gone_is_the_new_one(
+    saved: Path, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "program.so", tmp_path / "other.so"
+    path.write_bytes(saved.read_bytes())
+    compiled(model(2 * WEIGHTS), ["openblas"]).save(other)
+    done = subprocess.run(
+        [sys.executable, "-c", OVERWRITTEN, str(path), str(other)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = map(float, done.stdout.split())
+    assert after == pytest.approx(2 * before, rel=1e-5) and before > 0
+
+
+def test_threads_load_and_free_one_file_at_a_time(saved: Path) -> None:
+    x = random(4, 16)
+    right = uc.load(saved)(x).numpy()
+
+    def is_right(_: int) -> bool:
+        return np.array_equal(uc.load(saved)(x).numpy(), right)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(is_right, range(40)))
 
 
 def test_the_command_line_shows_a_program(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import tvm_ffi
 
 from ..errors import CollageError, first_line
+from ..runtime.libraries import load_base
 from . import object_file
 from .seal import seal, why_not_sealed
 
 _PIECE_BYTES = 1 << 20
-_LOADED = count()
-"""The numbers of the libraries that this process loads."""
 
 
 def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_linked: bool = True) -> None:
@@ -89,24 +87,19 @@ def reopened(file: BinaryIO) -> BinaryIO:
 
 
 def read(path: str | Path) -> Any:
-    """The module in a file, even if this process has read another module from ``path`` before.
+    """The module in a file. ``path`` may be that of an open file: then it is the file that was opened.
 
-    The dynamic loader knows files by name, so the file is loaded by a name that no other one had. ``path`` may be that
-    of an open file: then it is the file that was opened.
+    The dynamic loader has a file in memory once, so all who load a file share its module. It is unmapped when nothing
+    refers to the module or to one of its functions. Raises RuntimeError for a file that was written to meanwhile.
     """
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
+    load_base()
     with Path(path).open("rb") as file:
-        module = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(_new_name_of(file), "so")
-    # If a file is loaded twice, the code is there once, and calls functions of the module that came first.
-    tvm_ffi.get_global_func("ffi.ModuleGlobalsAdd")(module)
+        module = tvm_ffi.get_global_func("collage.runtime.loaded_file")(str(name_of(file)))
+    if module is None:
+        raise RuntimeError("it was written to while this process uses it: end what uses it first")
     return module
-
-
-def _new_name_of(file: BinaryIO) -> str:
-    """Another name of an open file in each call: the path has the number of the call, in binary digits of slashes."""
-    digits = "".join("/." if digit == "1" else "//." for digit in f"{next(_LOADED):b}")
-    return f"/proc/self/fd{digits}/{file.fileno()}"
 
 
 def why_no_library(path: str | Path) -> str | None:

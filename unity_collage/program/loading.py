@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .. import runtime
-from ..calling.memory import memory_of
+from ..calling.memory import CUDA, memory_of
 from ..calling.signature import Signature
 from ..errors import CollageError, first_line, is_file, not_a_file
+from ..ffi import tvm_ffi
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from .compiled import Program
@@ -98,12 +99,21 @@ def _module_in(file: BinaryIO, facts: Facts, path: str | Path) -> Any:
     """The module in an open file, loaded after the libraries that it needs; ``path`` names it in messages."""
     _refuse(path, why_not_here(facts))
     runtime.load_tvm_runtime()
-    for place in devices_in(facts) or (device_in(facts),):
+    places = devices_in(facts) or (device_in(facts),)
+    for place in places:
         memory_of(place)
     for name in backends_in(facts):
         runtime.load(name)
     _refuse(path, seal.why_not_here(file))
-    return library_file.read(library_file.name_of(file))
+    try:
+        module = library_file.read(library_file.name_of(file))
+    except RuntimeError as error:  # of the loader too, which may add lines
+        raise CollageError(f"{path} cannot be loaded as a program: {first_line(error)}") from error
+    if any(
+        place.startswith(CUDA) for place in places
+    ):  # its kernels may run on when nothing refers to it any more
+        tvm_ffi.get_global_func("ffi.ModuleGlobalsAdd")(module)
+    return module
 
 
 def _refuse(path: str | Path, reason: str | None) -> None:

@@ -12,10 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +26,7 @@
 #include "base/context_pool.h"
 #include "base/dtype.h"
 #include "base/json.h"
+#include "base/loaded_files.h"
 #include "base/pool.h"
 #include "base/program_needs.h"
 #include "base/seal.h"
@@ -145,7 +145,7 @@ void Give(const Tensor& result, collage_tensor* taken, int32_t number) {
 // it, and has another time of change.
 struct FileId {
   std::pair<dev_t, ino_t> inode;
-  std::pair<int64_t, int64_t> changed;
+  std::string changed;
 
   bool operator!=(const FileId& other) const { return inode != other.inode || changed != other.changed; }
 };
@@ -153,34 +153,9 @@ struct FileId {
 FileId IdOf(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) TVM_FFI_THROW(RuntimeError) << path << ": " << std::strerror(errno);
-  return {{status.st_dev, status.st_ino}, {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}};
-}
-
-// An absolute path of the same file, another one for each number: its binary digits are slashes in front.
-std::string Spelled(const std::string& path, uint64_t number) {
-  std::string digits;
-  for (; number > 0; number /= 2) digits += number % 2 == 1 ? "/." : "//.";
-  return digits + path;
-}
-
-// The module of a file. The loader has a file in memory once, and its functions call those of one module: all
-// programs of a file that are open share that one. The loader also knows files by name, so each is loaded by
-// a name that no file had before. Null for a file that was written to while a program of it is open.
-std::shared_ptr<Module> Loaded(const std::string& path, const FileId& id) {
-  struct Entry {
-    std::weak_ptr<Module> module;
-    std::pair<int64_t, int64_t> changed;
-  };
-  static std::mutex mutex;
-  static std::map<std::pair<dev_t, ino_t>, Entry> entries;
-  static uint64_t count = 0;
-  const std::lock_guard<std::mutex> lock(mutex);
-  Entry& entry = entries[id.inode];
-  std::shared_ptr<Module> found = entry.module.lock();
-  if (found != nullptr) return entry.changed == id.changed ? found : nullptr;
-  found = std::make_shared<Module>(Module::LoadFromFile(Spelled(path, count++)));
-  entry = {found, id.changed};
-  return found;
+  const timespec& changed = status.st_mtim;
+  return {{status.st_dev, status.st_ino},
+          std::to_string(changed.tv_sec) + "." + std::to_string(changed.tv_nsec)};
 }
 
 }  // namespace
@@ -194,8 +169,9 @@ struct collage_program {
     const std::string facts = collage::SealedFacts(path);
     if (const collage::Reason reason = collage::WhyNotHere(facts); reason.has_value()) Refuse(path, *reason);
     Describe(collage::json::As<collage::Object>(tvm::ffi::json::Parse(facts), "the facts about a program"));
-    module_ = collage::Loaded(path, id);
-    if (module_ == nullptr) Refuse(path, "it was written to while a program of it is open; close that first");
+    module_ = collage::LoadedFile(path, id.changed);
+    if (!module_.has_value())
+      Refuse(path, "it was written to while a program of it is open; close that first");
     if (collage::IdOf(path) != id) Refuse(path, "it was replaced while it was loaded");
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }
@@ -285,7 +261,7 @@ struct collage_program {
     return value;
   }
 
-  std::shared_ptr<tvm::ffi::Module> module_;
+  std::optional<tvm::ffi::Module> module_;
   std::set<int64_t> shared_;  // the numbers of results that may be in memory of others
   collage::ContextPool<Machine> machines_;
   std::deque<std::string> texts_;  // deques: their elements do not move, and descriptions point to them

@@ -32,14 +32,20 @@ struct ParallelGroup {
 };
 using ParallelLambda = int (*)(int task, ParallelGroup* group, void* data);
 
+// Raised when records of loops no longer hold.
+std::atomic<uint32_t> generation{0};
+
 // How long a loop takes, and whether its tasks use a barrier. Both decide into how many tasks the loop is
 // cut.
 class LoopProfile {
  public:
   // Forgets what was recorded of another loop.
   void BindTo(ParallelLambda loop) {
-    if (loop_.load(std::memory_order_relaxed) == loop) return;
+    const uint32_t now = generation.load(std::memory_order_relaxed);
+    if (loop_.load(std::memory_order_relaxed) == loop && generation_.load(std::memory_order_relaxed) == now)
+      return;
     loop_.store(loop, std::memory_order_relaxed);
+    generation_.store(now, std::memory_order_relaxed);
     best_.store(Clock::duration::max(), std::memory_order_relaxed);
     timed_.store(0, std::memory_order_relaxed);
     has_barrier_.store(false, std::memory_order_relaxed);
@@ -71,6 +77,7 @@ class LoopProfile {
   static constexpr Clock::duration kLongLoop = std::chrono::microseconds(30);
 
   std::atomic<ParallelLambda> loop_{nullptr};
+  std::atomic<uint32_t> generation_{0};
   std::atomic<Clock::duration> best_{Clock::duration::max()};
   std::atomic<int> timed_{0};
   std::atomic<bool> has_barrier_{false};
@@ -228,6 +235,8 @@ void Claim(const char* symbol, void* address) {
 }
 
 }  // namespace
+
+void ForgetLoops() { generation.fetch_add(1, std::memory_order_relaxed); }
 
 bool OwnsParallelLoops() { return Registered(kLaunchSymbol) == reinterpret_cast<void*>(ParallelLaunch); }
 

@@ -9,6 +9,10 @@ namespace collage {
 // when this library is loaded, and again whenever a module is made: the import order then does not matter.
 void ClaimParallelLoops();
 
+// Forgets what was recorded of all loops: a library that is loaded may have its code where another one had
+// it.
+void ForgetLoops();
+
 // Whether a TVM library loaded now would run its parallel loops here.
 bool OwnsParallelLoops();
 

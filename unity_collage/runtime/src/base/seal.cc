@@ -140,6 +140,14 @@ Reason WhyNotSealed(const std::string& path) {
   return std::nullopt;
 }
 
+std::string SealOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const uint64_t size = SizeOf(&file);
+  const Footer footer = FooterOf(&file, size).value_or(Footer{});
+  std::string text = std::to_string(size) + " ";
+  return text.append(reinterpret_cast<const char*>(&footer), sizeof(footer));
+}
+
 std::string SealedFacts(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::optional<Footer> footer = FooterOf(&file, SizeOf(&file));

@@ -32,6 +32,10 @@ void Seal(const std::string& path, const std::string& facts);
 // Why the file at `path` is not a program as it was saved.
 Reason WhyNotSealed(const std::string& path);
 
+// The length and the footer of a sealed file, which has a checksum; of another file its length and last
+// bytes.
+std::string SealOf(const std::string& path);
+
 // The facts in a file for which WhyNotSealed returns nothing.
 std::string SealedFacts(const std::string& path);
 
