@@ -206,6 +206,57 @@ def test_views_and_files_that_were_replaced(tmp_path: Path) -> None:
     assert "it was written to while a program of it is open; close that first" in reason
 
 
+_WRITTEN = (
+    _LIBRARY
+    + """
+raw = (ctypes.c_char * 128)()
+place = -(-ctypes.addressof(raw) // 64) * 64  # where it need not be copied
+def tensor(data, *shape, type=1):
+    return Tensor(data, (ctypes.c_int64 * len(shape))(*shape), len(shape), type)
+def run(given, results):
+    return lib.collage_run(program, (Tensor * len(given))(*given), len(given), (Tensor * 2)(*results), 2)
+program = opened()
+x = (ctypes.c_float * 4).from_address(place)
+x[:] = [1, 2, 3, 4]
+out = (ctypes.c_float * 4)()
+assert run([tensor(place, 4)], [tensor(place, 4), tensor(ctypes.addressof(out), 4)]) == 0
+said = [list(x), list(out)]
+views = [Tensor(None, None, 0, 0)] * 2
+wrong = [tensor(place, 5), tensor(place, 2, 2), tensor(place, -4), tensor(place, 4, type=2), tensor(None, 4)]
+wrong += [Tensor(place, None, 1, 1), Tensor(place, None, -1, 1)]
+for given in (*([each] for each in wrong), []):
+    assert run(given, views) != 0
+    said.append(lib.collage_error().decode())
+print(json.dumps(said))
+"""
+)
+
+
+@needs_compiler
+def test_results_may_be_written_to_inputs_and_wrong_inputs_are_named(tmp_path: Path) -> None:
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.Tuple([builder.emit(R.add(x, x)), x]))
+        builder.emit_func_output(out)
+    compiled(builder.get(), ["tvm"]).save(tmp_path / "bundle", bundle=True)
+    done = _run(_WRITTEN, tmp_path / "bundle")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [
+        [2, 4, 6, 8],
+        [1, 2, 3, 4],
+        "input 'x': dimension 0 is 5, not 4",
+        "input 'x': it has 2 dimensions, not 1",
+        "input 'x': it has a negative extent",
+        "input 'x': it has another type",
+        "input 'x': it has no data",
+        "input 'x': it has no shape",
+        "input 'x': it has no shape",
+        "the program has 1 inputs, not 0",
+    ]
+
+
 def test_what_is_missing_or_cut_is_one_line(bundle: Path, tmp_path: Path) -> None:
     for name, change, reason in (
         ("missing", lambda folder: (folder / "libdnnl.so.3").unlink(), "libdnnl.so.3"),

@@ -6,6 +6,7 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -90,7 +91,27 @@ struct Input {
   }
 };
 
-Tensor Taken(const collage_tensor& given) {
+// Why a tensor cannot be read as an input. An input that is not known has no name, and any type and shape.
+Reason WhyNotTaken(const collage_tensor& given, const collage_value& input) {
+  if (given.ndim < 0 || (given.ndim > 0 && given.shape == nullptr)) return "it has no shape";
+  const int64_t *begin = given.shape, *end = begin + given.ndim;
+  if (std::any_of(begin, end, [](int64_t extent) { return extent < 0; })) return "it has a negative extent";
+  if (given.data == nullptr && std::find(begin, end, 0) == end) return "it has no data";
+  if (input.type != COLLAGE_OTHER && given.type != input.type) return "it has another type";
+  if (input.ndim < 0) return std::nullopt;
+  if (given.ndim != input.ndim)
+    return "it has " + std::to_string(given.ndim) + " dimensions, not " + std::to_string(input.ndim);
+  for (int32_t i = 0; i < given.ndim; ++i) {
+    if (input.shape[i] < 0 || given.shape[i] == input.shape[i]) continue;
+    return "dimension " + std::to_string(i) + " is " + std::to_string(given.shape[i]) + ", not " +
+           std::to_string(input.shape[i]);
+  }
+  return std::nullopt;
+}
+
+Tensor Taken(const collage_tensor& given, const collage_value& input) {
+  if (const Reason reason = WhyNotTaken(given, input); reason.has_value())
+    TVM_FFI_THROW(ValueError) << "input '" << input.name << "': " << *reason;
   return Tensor::FromNDAlloc(Input{given.data}, tvm::ffi::ShapeView(given.shape, given.ndim),
                              DTypeOf(given.type), DLDevice{kDLCPU, 0});
 }
@@ -176,10 +197,9 @@ struct collage_program {
     const auto first = machines_.Take([this] { return Started(); });  // fails here if it cannot run
   }
 
-  void Run(const collage_tensor* inputs, int32_t num_inputs, collage_tensor* results, int32_t num_results) {
+  void Run(const collage_tensor* given, int32_t num_inputs, collage_tensor* results, int32_t num_results) {
     collage::held.clear();
-    std::vector<tvm::ffi::Any> tensors;
-    for (int32_t i = 0; i < num_inputs; ++i) tensors.push_back(collage::Taken(inputs[i]));
+    const std::vector<tvm::ffi::Any> tensors = Taken(given, num_inputs);
     std::vector<tvm::ffi::AnyView> arguments(tensors.begin(), tensors.end());
     const auto machine = machines_.Take([this] { return Started(); });
     tvm::ffi::Any found;
@@ -189,11 +209,11 @@ struct collage_program {
       TVM_FFI_THROW(ValueError) << "the program has " << collage::held.size() << " results, not "
                                 << num_results;
     }
+    // All of them first: the memory of a result may be an input, where another result is written.
     for (int32_t i = 0; i < num_results; ++i) {
-      tvm::ffi::Tensor& result = collage::held[i];
-      if (is_shared[i] && results[i].data == nullptr) result = collage::Copied(result);
-      collage::Give(result, results + i, i);
+      if (is_shared[i]) collage::held[i] = collage::Copied(collage::held[i]);
     }
+    for (int32_t i = 0; i < num_results; ++i) collage::Give(collage::held[i], results + i, i);
   }
 
   std::vector<collage_value> inputs, results;
@@ -204,6 +224,16 @@ struct collage_program {
     tvm::ffi::Module module;
     tvm::ffi::Function main;
   };
+
+  std::vector<tvm::ffi::Any> Taken(const collage_tensor* given, int32_t count) const {
+    constexpr collage_value kNotKnown{"", nullptr, -1, COLLAGE_OTHER};
+    if (is_known_ && static_cast<size_t>(count) != inputs.size())
+      TVM_FFI_THROW(ValueError) << "the program has " << inputs.size() << " inputs, not " << count;
+    std::vector<tvm::ffi::Any> tensors;
+    for (int32_t i = 0; i < count; ++i)
+      tensors.push_back(collage::Taken(given[i], is_known_ ? inputs[i] : kNotKnown));
+    return tensors;
+  }
 
   [[noreturn]] static void Refuse(const std::string& path, const std::string& reason) {
     TVM_FFI_THROW(RuntimeError) << path << " cannot be loaded as a program: " << reason;
@@ -237,7 +267,8 @@ struct collage_program {
       threads = static_cast<int32_t>(found->try_cast<int64_t>().value_or(0));
     const auto signature = collage::json::Find(facts, "signature");
     const auto known = signature.has_value() ? signature->try_cast<collage::Object>() : std::nullopt;
-    if (!known.has_value()) return;
+    is_known_ = known.has_value();
+    if (!is_known_) return;
     for (const auto& each : collage::json::GetAll<collage::Object>(*known, "inputs"))
       inputs.push_back(Described(each));
     for (const auto& each : collage::json::GetAll<collage::Object>(*known, "results"))
@@ -262,6 +293,7 @@ struct collage_program {
   }
 
   std::optional<tvm::ffi::Module> module_;
+  bool is_known_ = false;     // whether `inputs` and `results` describe all there are
   std::set<int64_t> shared_;  // the numbers of results that may be in memory of others
   collage::ContextPool<Machine> machines_;
   std::deque<std::string> texts_;  // deques: their elements do not move, and descriptions point to them
