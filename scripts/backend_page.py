@@ -54,7 +54,7 @@ IN_BFLOAT16 = tuple(
 )
 """Functions of a type that the kit does not have."""
 
-FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "runtimes")
+FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "runtimes", "aten")
 """The packages of our backends, by preference."""
 
 SHORT = {"float32": "f32", "float16": "f16", "float64": "f64", "bfloat16": "bf16", "int32": "i32", "int64": "i64",
@@ -66,7 +66,8 @@ HEAD = """# What each backend takes
 This page is generated: `python scripts/backend_page.py` writes it, and a test fails if it is out of date. The script
 calls the rule of each backend for all functions of the
 [conformance kit](writing_a_backend.md#the-conformance-kit), and for some more in bfloat16. The targets are an
-x86-64-v3 processor and a GPU of compute capability 9.0. No library is needed for that. Whether a possible kernel is
+x86-64-v3 processor and a GPU of compute capability 9.0. No library is needed for that, but PyTorch: its schemas are the
+rule of `torch`. Whether a possible kernel is
 used depends on its [measured cost](costs.md). For a node of your own model, run
 [`unity-collage explain --node`](why_not.md).
 
@@ -127,7 +128,8 @@ def beginnings(rule: Any) -> frozenset[str]:
         return frozenset().union(*map(beginnings, rule))
     if not is_dataclass(rule):
         return frozenset()
-    own = {*getattr(rule, "anchors", ()), *filter(None, [getattr(rule, "root", None)])}
+    named = (*getattr(rule, "anchors", ()), *getattr(rule, "ops", ()))
+    own = {*named, *filter(None, [getattr(rule, "root", None)])}
     return frozenset(map(_plain, own)).union(*(beginnings(getattr(rule, each.name)) for each in fields(rule)))
 
 

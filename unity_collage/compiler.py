@@ -116,7 +116,8 @@ def compile(
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
       named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
-      Options of a library stand behind its name: ``"openvino:NUM_STREAMS=1"``.
+      ``"torch"`` makes kernels only where it is named: its programs need Python and PyTorch where they run. Options of
+      a library stand behind its name: ``"openvino:NUM_STREAMS=1"``.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is called with what is being measured and ``tell`` with the name of any other step. With
@@ -193,8 +194,7 @@ def compile(
         unmeasured = why_unmeasured(costs, scope) if measure else None
         if unmeasured is not None:
             _check_unmeasured(unmeasured, percentile, goal, needing)
-        names, asks_torch = torch_among(names_of(backends))
-        names, runtimes = runtimes_among(names, libs_of(scope))
+        names, runtimes = runtimes_among(names_of(backends), libs_of(scope))
         pipeline = Pipeline(
             backends=names,
             model=costs,
@@ -218,7 +218,7 @@ def compile(
         if program is None:
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            last_resorts = last_resorts_for(custom_ops or {}, runtimes, asks_torch, scope)
+            last_resorts = last_resorts_for(custom_ops or {}, runtimes, names, scope)
             given, unbound = with_constant_inputs(given, params)
             source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), unbound)
             if digest is None and keeping.place is not None:
@@ -248,23 +248,17 @@ def compile(
 _TORCH = "torch"
 
 
-def torch_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, bool]:
-    """The ``names`` of backends without PyTorch, and whether PyTorch may compute operators; without names it may."""
-    if names is None:
-        return None, True
-    others = tuple(name for name in names if name != _TORCH)
-    if names and not others:
-        raise CollageError("torch takes operators that no other backend has: name other backends besides")
-    return others, _TORCH in names
-
-
 def last_resorts_for(
-    custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], asks_torch: bool, target: Target
+    custom_ops: CustomOps,
+    runtimes: Sequence[InferenceRuntime],
+    names: Sequence[str] | None,
+    target: Target,
 ) -> LastResorts:
-    """What takes operators that have no converter here; only on CPUs."""
+    """What takes operators that have no converter here, only on CPUs; without ``names`` of backends PyTorch may."""
     if is_cuda(target):
         return LastResorts()
-    return LastResorts(custom_ops, any(found.name == "onnxruntime" for found in runtimes), asks_torch)
+    has_torch = names is None or _TORCH in names
+    return LastResorts(custom_ops, any(found.name == "onnxruntime" for found in runtimes), has_torch)
 
 
 def imported_for(
@@ -272,8 +266,7 @@ def imported_for(
 ) -> tuple[Imported, IRModule]:
     """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
     _, runtimes = runtimes_among(pipeline.backends, libs_of(target))
-    asks_torch = pipeline.backends is None if pipeline.torch is None else pipeline.torch
-    last_resorts = last_resorts_for({}, runtimes, asks_torch, target)
+    last_resorts = last_resorts_for({}, runtimes, pipeline.backends, target)
     source = import_model(model, shapes=shapes, dims=dims, last_resorts=last_resorts)
     return source, with_sizes(source, target)[0]
 

@@ -53,8 +53,6 @@ class Pipeline:
 
     backends: tuple[str, ...] | None = None
     """Names in preference order; None: all that are available."""
-    torch: bool | None = None
-    """Whether PyTorch may compute operators that have no converter; None: only where no backend is named."""
     model: CostModel = field(default_factory=MeasuredCost)
     """The source of costs."""
     specs: tuple[PartitionSpec, ...] = ()

@@ -45,6 +45,7 @@ SKIPPED = {
     "handmade:HANDMADE": {"constants", "outputs"},
     "onnxruntime": {"threads"},
     "openvino": {"threads"},
+    "torch": set(),
 }
 """What cannot be checked; of all others ``outputs``, since they make no kernel with several."""
 

@@ -11,7 +11,6 @@ from tvm.ir import IRModule
 
 import unity_collage as uc
 from unity_collage import compiler
-from unity_collage.cli.exit_codes import UsageError
 from unity_collage.cli.options import add_options
 from unity_collage.cli.settings import check_backends, cost_model_of, pipeline_of, refinement_of
 from unity_collage.errors import CollageError
@@ -120,13 +119,12 @@ def test_names_are_a_list_with_spaces_or_commas_or_the_option_once_more(tmp_path
         assert options(tmp_path, "--backends", *given).backends == ["tvm", "onednn"]
 
 
-def test_pytorch_may_be_named_besides_backends(tmp_path: Path) -> None:
-    found = options(tmp_path, "--backends", "tvm", "torch")
-    check_backends(found)
-    assert (pipeline_of(found).backends, pipeline_of(found).torch) == (("tvm",), True)
-    assert (pipeline_of(options(tmp_path)).backends, pipeline_of(options(tmp_path)).torch) == (None, True)
-    with pytest.raises(UsageError, match="--backends: torch takes operators that no other backend has"):
-        check_backends(options(tmp_path, "--backends", "torch"))
+def test_pytorch_is_named_as_other_backends_are(tmp_path: Path) -> None:
+    for names in (("tvm", "torch"), ("torch",)):
+        found = options(tmp_path, "--backends", *names)
+        check_backends(found)
+        assert pipeline_of(found).backends == names
+    assert pipeline_of(options(tmp_path)).backends is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,7 @@ def test_pytorch_may_be_named_besides_backends(tmp_path: Path) -> None:
     [
         (Pipeline(), True),
         (Pipeline(backends=("tvm",)), False),
-        (Pipeline(backends=("tvm",), torch=True), True),
+        (Pipeline(backends=("tvm", "torch")), True),
     ],
 )
 def test_other_commands_import_a_model_as_compile_does(

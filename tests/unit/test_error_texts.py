@@ -36,7 +36,7 @@ def model_of(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
             model_of(
                 "m (float[4, 16] x, int64[2] i, float[3] u) => (float[4, 16] y) { y = ScatterElements (x, i, u) }"
             ),
-            ["ScatterElements 'y'", "its operands, of ranks 2, 1, 1"],
+            ["ScatterElements 'y'", "its indices have rank 1, and its tensor rank 2"],
         ),
     ],
     ids=["a constant", "an operator", "types", "ranks"],

@@ -26,7 +26,8 @@ from unity_collage.report import backend_table
 from unity_collage.sessions import RUNTIMES
 from unity_collage.testing.fake_backend import fake_backend
 
-OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "openvino", "onnxruntime"]
+OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "openvino", "onnxruntime",
+        "torch"]  # fmt: skip
 
 FAKE = """
 from unity_collage.testing.fake_backend import fake_backend

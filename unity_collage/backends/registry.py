@@ -76,6 +76,7 @@ def known() -> dict[str, Backend]:
 
 @cache
 def _installed() -> _Installed:
+    from .aten.backend import TORCH
     from .cublas.backend import CUBLAS
     from .cudnn.backend import CUDNN
     from .kernels.backend import KERNELS
@@ -85,7 +86,7 @@ def _installed() -> _Installed:
     from .tvm.backend import TVM
     from .tvm_openblas.backend import TVM_OPENBLAS
 
-    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, TVM_OPENBLAS, OPENVINO, ONNXRUNTIME)
+    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, TVM_OPENBLAS, OPENVINO, ONNXRUNTIME, TORCH)
     backends = {backend.name: backend for backend in ours}
     origins = {name: [_OURS] for name in backends}
     found = plugins()

@@ -8,7 +8,6 @@ from typing import Any
 from ..backends.options import name_of
 from ..backends.registry import get as backend_named
 from ..calling.processor import why_not_run
-from ..compiler import torch_among
 from ..cost.method import Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
@@ -79,15 +78,8 @@ def check_runs_here(options: argparse.Namespace) -> None:
 
 
 def check_backends(options: argparse.Namespace) -> None:
-    """Raises UsageError for names in ``--backends`` that no backend has, or for PyTorch alone.
-
-    Raises CollageError for a broken backend.
-    """
-    try:
-        names, _ = torch_among(options.backends)
-    except CollageError as error:
-        raise UsageError(f"--backends: {error}") from None
-    for name in names or ():
+    """Raises UsageError for names in ``--backends`` that no backend has, and CollageError for a broken backend."""
+    for name in options.backends or ():
         try:
             backend_named(name_of(name))
         except UnknownBackend as error:
@@ -96,10 +88,8 @@ def check_backends(options: argparse.Namespace) -> None:
 
 def pipeline_of(options: argparse.Namespace, **more: Any) -> Pipeline:
     """The passes that the options of a command ask for; ``more``: other fields of the pipeline."""
-    names, has_torch = torch_among(options.backends)
     return Pipeline(
-        backends=names,
-        torch=has_torch,
+        backends=None if options.backends is None else tuple(options.backends),
         without=WINOGRAD if options.no_winograd else (),
         precision=options.precision,
         layouts=options.search_layouts,

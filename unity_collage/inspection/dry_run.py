@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_constant_inputs, with_params
-from ..compiler import last_resorts_for, torch_among, with_sizes
+from ..compiler import last_resorts_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -130,9 +130,8 @@ def dry_run(
     model, scope = placed(model, target, False)
     if not is_cuda(scope) and (reason := why_not_measured(scope)):
         raise CollageError(f"{reason}: its kernels are chosen by rule, and nothing is measured")
-    names, asks_torch = torch_among(names_of(backends))
-    names, runtimes = runtimes_among(names, libs_of(scope))
-    last_resorts = last_resorts_for({}, runtimes, asks_torch, scope)
+    names, runtimes = runtimes_among(names_of(backends), libs_of(scope))
+    last_resorts = last_resorts_for({}, runtimes, names, scope)
     model, unbound = with_constant_inputs(model, params)
     source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), unbound)
     without = () if allow_winograd else WINOGRAD

@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from .. import runtime
 from ..graph.shapes import ints
+from ..runtime.torch_kernels import KIND as TORCH
 from ..runtime.vendors import VENDORS
 from ..sessions import RUNTIMES
 
@@ -47,7 +48,7 @@ class LibraryMemory:
 
 def library_memory(modules: Sequence[Any]) -> LibraryMemory:
     """What the native modules among ``modules`` hold."""
-    titles = {f"collage.{name}": found.title for name, found in RUNTIMES.items()}
+    titles = {f"collage.{name}": found.title for name, found in RUNTIMES.items()} | {TORCH: "PyTorch"}
     kinds = {f"collage.{name}" for name in VENDORS} - titles.keys()
     constants, temporaries = 0, dict[str, int]()
     for module in modules:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from unity_collage import runtime
+from unity_collage.runtime import torch_kernels
 from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
 
 from ..ffi import tvm_ffi
@@ -107,11 +108,12 @@ def _ask(name: str, question: str) -> str:
 
 @cache
 def load_base() -> None:
-    """Load the thread pool and the timing loop."""
+    """Load the thread pool, the timing loop, and the modules of kernels that PyTorch computes."""
     path = own_library("runtime")
     if path is None:
         raise RuntimeError(_no_native_part("runtime"))
     ctypes.CDLL(str(path))
+    torch_kernels.register()
 
 
 @cache

@@ -19,12 +19,19 @@ from ..ffi import tvm_ffi
 _PREFIX = "unity_collage.torch."
 NOTE = "collage_torch"
 """The attribute of an executable that names the operators which it calls."""
+MISSING = "PyTorch is missing: pip install torch"
+"""The reason where it is not installed."""
 _MISSING = rf"Cannot find function {re.escape(_PREFIX)}(\S+)"
 _ALIGNMENT = 64
 """In bytes; kernels read whole vectors."""
 
 _registered: set[str] = set()
 """The operators that programs of this process can call."""
+
+
+def is_missing() -> bool:
+    """Whether PyTorch is not installed; imports nothing."""
+    return find_spec("torch") is None
 
 
 def symbol_of(operator: str) -> str:
@@ -39,7 +46,7 @@ def operators_among(symbols: Iterable[str]) -> list[str]:
 
 def why_unavailable(operators: Sequence[str]) -> str | None:
     """Why a program that calls these operators cannot run here, or None; imports nothing."""
-    if not operators or find_spec("torch") is not None:
+    if not operators or not is_missing():
         return None
     return f"it calls PyTorch for {', '.join(operators)}: pip install torch"
 
@@ -54,7 +61,7 @@ def register(operators: Iterable[str]) -> None:
             if reason := why_unavailable([name]):
                 raise RuntimeError(reason)
             torch = import_module("torch")
-            function = partial(_called, torch, _overload(torch, name))
+            function = partial(_called, torch, overload_of(torch, name))
             tvm_ffi.register_global_func(symbol_of(name), function, override=True)
             _registered.add(name)
 
@@ -71,7 +78,7 @@ def register_missing(error: str) -> bool:
     return True
 
 
-def _overload(torch: Any, name: str) -> Any:
+def overload_of(torch: Any, name: str) -> Any:
     """An operator of PyTorch by its namespace, name and overload; raises RuntimeError."""
     found = torch.ops
     try:
@@ -93,12 +100,12 @@ def _called(torch: Any, overload: Any, text: str, *operands: Any) -> Any:
     template, count = _read(str(text))
     sizes = operands[-1] if operands and isinstance(operands[-1], tvm_ffi.Shape) else ()
     tensors = [torch.from_dlpack(each) for each in operands[: len(operands) - bool(sizes)]]
-    values = [_filled(each, torch, tensors, sizes) for each in template]
+    values = [filled(each, torch, tensors, sizes) for each in template]
     arguments = list(zip(overload._schema.arguments, values, strict=True))
     named = {argument.name: value for argument, value in arguments if argument.kwarg_only}
-    with torch.no_grad(), _on_one_thread(torch):
+    with torch.no_grad(), on_one_thread(torch):
         found = overload(*(value for argument, value in arguments if not argument.kwarg_only), **named)
-        results = _own(torch, [each for each in _leaves(found) if each is not None], tensors)
+        results = _own(torch, [each for each in leaves(found) if each is not None], tensors)
     if len(results) != count:
         raise RuntimeError(f"{overload} has returned {len(results)} tensors instead of {count}")
     made = [_exported(each) for each in results]
@@ -111,16 +118,18 @@ def _read(text: str) -> tuple[Any, int]:
     return read["arguments"], read["results"]
 
 
-def _filled(template: Any, torch: Any, tensors: Sequence[Any], sizes: Sequence[int]) -> Any:
+def filled(template: Any, torch: Any, tensors: Sequence[Any], sizes: Sequence[int] = ()) -> Any:
     """An argument; one that is not a plain value is a dict of one item, from its kind to its content."""
     if isinstance(template, list):
-        return [_filled(each, torch, tensors, sizes) for each in template]
+        return [filled(each, torch, tensors, sizes) for each in template]
     if not isinstance(template, dict):
         return template
     ((kind, what),) = template.items()
     match kind:
         case "tensor":
             return tensors[what]
+        case "view":  # a tensor, and methods with their arguments
+            return viewed(filled(what[0], torch, tensors, sizes), what[1])
         case "complex tensor":
             return torch.view_as_complex(tensors[what])
         case "size":
@@ -135,8 +144,15 @@ def _filled(template: Any, torch: Any, tensors: Sequence[Any], sizes: Sequence[i
             raise RuntimeError(f"an argument of the kind {kind!r} is not known: it is of a later version")
 
 
+def viewed(tensor: Any, methods: Iterable[Sequence[Any]]) -> Any:
+    """A view of a tensor, by methods that copy nothing: each is a name and its arguments."""
+    for name, *arguments in methods:
+        tensor = getattr(tensor, name)(*arguments)
+    return tensor
+
+
 @contextmanager
-def _on_one_thread(torch: Any) -> Iterator[None]:
+def on_one_thread(torch: Any) -> Iterator[None]:
     """Inside, PyTorch's operators use the calling thread alone: its own threads would spin against the pool's."""
     before = torch.get_num_threads()
     if before == 1:
@@ -149,10 +165,10 @@ def _on_one_thread(torch: Any) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _leaves(found: Any) -> list[Any]:
+def leaves(found: Any) -> list[Any]:
     """The results of an operator, with those in lists."""
     if isinstance(found, (list, tuple)):
-        return [leaf for each in found for leaf in _leaves(each)]
+        return [leaf for each in found for leaf in leaves(each)]
     return [found]
 
 

@@ -1,0 +1,1 @@
+"""PyTorch as a backend: calls of ATen for single operators of Relax."""
