@@ -197,6 +197,7 @@ else:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.alone
 def test_it_is_measured_like_others_and_only_where_it_is_named(tmp_path: Path) -> None:
     network = IRModule({"main": function(lambda x: op.cumsum(R.exp(x), axis=1), [(64, 64)])})
     program = uc.compile(network, backends=["torch"], database=tmp_path / "costs.sqlite", budget_seconds=None)
