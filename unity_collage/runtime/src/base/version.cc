@@ -9,7 +9,7 @@ namespace collage {
 namespace {
 
 // The version of collage_runtime: raise it when programs or the timing loop compute or perform differently.
-constexpr int64_t kVersion = 5;
+constexpr int64_t kVersion = 6;
 
 TVM_FFI_STATIC_INIT_BLOCK() { RegisterVersion("collage.runtime", kVersion, kSourceDigest); }
 
