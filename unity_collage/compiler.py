@@ -54,9 +54,16 @@ from .plan.plan import Plan
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
+from .runtime.custom_op_libraries import (
+    CustomOpLibraries,
+    CustomOpLibrary,
+    files_of,
+    libraries_at,
+    why_another,
+)
 from .runtime.custom_ops import CustomOps
 from .search.memory_bounded import MemoryGoal
-from .sessions import InferenceRuntime
+from .sessions import RUNTIMES, InferenceRuntime, session_options
 from .sizes.samples import free_dimensions
 from .sizes.variants import in_order, one_plan, varied, with_like
 from .specs import PartitionSpec
@@ -95,6 +102,7 @@ def compile(
     measure: bool = True,
     percentile: float = MEDIAN,
     custom_ops: CustomOps | None = None,
+    custom_op_libraries: CustomOpLibraries = (),
     memory_limit: int | str | None = None,
     objective: Mapping[str, float] | None = None,
     devices: Sequence[Named] | None = None,
@@ -160,6 +168,9 @@ def compile(
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, and those of a
       PyTorch model to PyTorch (``"torch"``). That library must be installed and among the ``backends``. Remarks of the
       plan name the operators.
+    * ``custom_op_libraries``: paths of shared libraries with operators of an ONNX model, which ONNX Runtime registers
+      (``RegisterCustomOps``). ONNX Runtime computes these operators. Such a program needs the same files where it runs
+      (docs/whole_models.md).
     * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
       ``"200MB"``. The search finds the fastest plan under the limit. Every candidate is measured, and programs are
       not compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
@@ -172,6 +183,8 @@ def compile(
         target, backends = of_several(target, backends, model)
     assert target is None or isinstance(target, (Target, str))
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
+    custom_libraries = libraries_at(custom_op_libraries)
+    options["custom_op_libraries"] = [library["path"] for library in custom_libraries]
     use_threads(threads)
     goal = memory_goal(memory_limit, objective)
     needing = {
@@ -211,14 +224,15 @@ def compile(
             devices=chosen,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
-        keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})
+        of_import = {"shapes": shapes, "dims": dims, "custom_op_libraries": custom_libraries}
+        keeping = keeping_for(costs, asked, {**options, **of_import})
         is_told = not params and example_inputs is None and keeping.place is not None
         digest = digest_of_given(model) if is_told else None
         program = keeping.find(digest, model)
         if program is None:
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            last_resorts = last_resorts_for(custom_ops or {}, runtimes, names, scope)
+            last_resorts = last_resorts_for(custom_ops or {}, runtimes, names, scope, custom_libraries)
             given, unbound = with_constant_inputs(given, params)
             source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), unbound)
             if digest is None and keeping.place is not None:
@@ -253,12 +267,36 @@ def last_resorts_for(
     runtimes: Sequence[InferenceRuntime],
     names: Sequence[str] | None,
     target: Target,
+    libraries: Sequence[CustomOpLibrary] = (),
 ) -> LastResorts:
-    """What takes operators that have no converter here, only on CPUs; without ``names`` of backends PyTorch may."""
+    """What takes operators that have no converter here, only on CPUs; without ``names`` of backends PyTorch may.
+
+    Raises CollageError for ``libraries`` that ONNX Runtime cannot register.
+    """
+    has_runtime = any(found.name == _ONNX_RUNTIME for found in runtimes)
+    if libraries:
+        if reason := _why_not_registered(libraries, has_runtime, target):
+            raise CollageError(
+                f"custom operators of {files_of(libraries)} are computed by ONNX Runtime: {reason}"
+            )
+        session_options(libraries)
     if is_cuda(target):
         return LastResorts()
-    has_torch = names is None or _TORCH in names
-    return LastResorts(custom_ops, any(found.name == "onnxruntime" for found in runtimes), has_torch)
+    return LastResorts(custom_ops, has_runtime, names is None or _TORCH in names, libraries)
+
+
+_ONNX_RUNTIME = "onnxruntime"
+
+
+def _why_not_registered(
+    libraries: Sequence[CustomOpLibrary], has_runtime: bool, target: Target
+) -> str | None:
+    """Why ONNX Runtime does not register ``libraries``; ``has_runtime``: whether it is among the backends."""
+    if is_cuda(target):
+        return "they are for CPUs, compile without the target cuda"
+    if not has_runtime:
+        return RUNTIMES[_ONNX_RUNTIME].why_unavailable() or f"name {_ONNX_RUNTIME} among the backends"
+    return next(filter(None, (why_another(library["path"]) for library in libraries)), None)
 
 
 def imported_for(
@@ -266,7 +304,8 @@ def imported_for(
 ) -> tuple[Imported, IRModule]:
     """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
     _, runtimes = runtimes_among(pipeline.backends, libs_of(target))
-    last_resorts = last_resorts_for({}, runtimes, pipeline.backends, target)
+    libraries = libraries_at(pipeline.custom_op_libraries)
+    last_resorts = last_resorts_for({}, runtimes, pipeline.backends, target, libraries)
     source = import_model(model, shapes=shapes, dims=dims, last_resorts=last_resorts)
     return source, with_sizes(source, target)[0]
 

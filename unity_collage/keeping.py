@@ -147,7 +147,7 @@ def _asked(costs: KernelCosts, target: Any, options: Mapping[str, Any]) -> Asked
         memory="" if (goal := memory_goal(options["memory_limit"], options["objective"])) is None else repr(goal),
         limits="" if limits == (KernelCosts.timeout_seconds, KernelCosts.memory_bytes) else str(limits),
         **{name: options[name] for name in ("shapes", "dims", "precision", "allow_winograd", "search_layouts",
-                                            "measure", "explain")},
+                                            "measure", "explain", "custom_op_libraries")},
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .passes.weigh_sizes import WeighSizes
 from .plan.worth import MOST_REGRET
+from .runtime.custom_op_libraries import CustomOpLibraries
 from .search.memory_bounded import MemoryGoal
 from .specs import PartitionSpec
 from .target import current_target
@@ -53,6 +54,8 @@ class Pipeline:
 
     backends: tuple[str, ...] | None = None
     """Names in preference order; None: all that are available."""
+    custom_op_libraries: CustomOpLibraries = ()
+    """Paths of libraries with operators of an ONNX model, which ONNX Runtime computes."""
     model: CostModel = field(default_factory=MeasuredCost)
     """The source of costs."""
     specs: tuple[PartitionSpec, ...] = ()

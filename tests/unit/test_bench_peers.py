@@ -127,6 +127,11 @@ def test_without_onnx_runtime_what_converts_is_not_timed(monkeypatch: pytest.Mon
     assert found == ({}, {"mnn": "mnn: not checked: onnxruntime: it is not installed"})
 
 
+def _options(against: list[str]) -> Namespace:
+    given = {"against": against, "model": "no.onnx", "rounds": 1, "custom_op_library": ["libfoo.so"]}
+    return Namespace(**given, target=None, rpc=None, json=False)
+
+
 def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,8 +140,7 @@ def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
     monkeypatch.setattr(bench, "timed_in_turns", lambda *_, **__: found)
     monkeypatch.setattr(bench_command, "why_no_peer", lambda *_: None)
-    asked = Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None, rpc=None, json=False)
-    bench_command._bench(asked)
+    bench_command._bench(_options(against=["mnn"]))
     assert "not timed: mnn: ModelError: not converted: [1] x\n" in capsys.readouterr().out
 
 
@@ -149,14 +153,15 @@ def test_bench_runs_at_the_sizes_that_take_most_of_the_time_and_says_so(
     program = Namespace(plan={"main": Plan((kernel,), 1e-3, at_samples=samples)}, signature=signature)
     asked: list[Mapping[str, int]] = []
 
-    def timed(*_: object, sizes: Mapping[str, int]) -> PeerTimes:
+    def timed(*_: object, sizes: Mapping[str, int], libraries: list[str]) -> PeerTimes:
+        assert libraries == ["libfoo.so"]
         asked.append(sizes)
         return PeerTimes({OURS: [1.0]}, {})
 
     monkeypatch.setattr(compiling, "compiled", lambda _: program)
     monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
     monkeypatch.setattr(bench, "timed_in_turns", timed)
-    bench_command._bench(Namespace(against=[], model="m.onnx", rounds=1, target=None, rpc=None, json=False))
+    bench_command._bench(_options(against=[]))
     assert asked == [{"batch": 8, "rows": 1}]
     out = capsys.readouterr().out
     assert "all at batch 8, rows 1: --shape batch=SIZE chooses another size\n" in out

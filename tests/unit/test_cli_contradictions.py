@@ -59,6 +59,7 @@ CONTRADICTIONS = {
     f"compile {MODEL} --report none/p.txt": "the name of the file ends in .html, .json, .onnx or .dot",
     f"compile {MODEL} --report ./{MODEL}": f"--report ./{MODEL} would overwrite {MODEL}: choose another name",
     f"compile {MODEL} --report a.json --bundle a.json": "--report a.json would overwrite a.json: choose another name",
+    f"compile {MODEL} --custom-op-library there.so -o ./there.so": "--output ./there.so would overwrite there.so",
     f"bind {MODEL} a=1 -o ./{MODEL}": f"--output ./{MODEL} would overwrite {MODEL}: choose another name",
     f"bind {MODEL} a=1 -o bound.so": "--output bound.so: the name of the file ends in .onnx",
     f"profile {MODEL} --trace {MODEL}": f"--trace {MODEL} would overwrite {MODEL}: choose another name",

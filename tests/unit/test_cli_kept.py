@@ -14,6 +14,7 @@ from unity_collage.cli.options import add_devices, add_memory_limit, add_no_meas
 from unity_collage.cli.settings import cost_model_of
 from unity_collage.database.answers import Answers
 from unity_collage.measure.measured import MeasuredCost
+from unity_collage.runtime.custom_op_libraries import libraries_at
 
 
 def options(tmp_path: Path, *arguments: str) -> Namespace:
@@ -37,6 +38,7 @@ def options(tmp_path: Path, *arguments: str) -> Namespace:
         ["--budget", "30s", "--target", "llvm -mcpu=znver4", "--backends", "onednn", "tvm"],
         ["--no-measure", "--no-packs"],
         ["--memory-limit", "200MB"],
+        ["--custom-op-library", __file__],
     ],
 )
 @pytest.mark.parametrize("explain", [False, True])
@@ -54,6 +56,7 @@ def test_both_mean_the_same_options(tmp_path: Path, arguments: list[str], explai
         "explain": explain,
         "refine": None,
         "memory_limit": given.memory_limit,
+        "custom_op_libraries": libraries_at(given.custom_op_library),
         "objective": None,
     }
     assert keeping._asked(costs, given.target, of_compile).text() == kept._asked(given, explain).text()

@@ -92,7 +92,8 @@ def _in_turns(options: argparse.Namespace, program: Program, sizes: Mapping[str,
     from ..profile.peers.bench import timed_in_turns
 
     against = dict.fromkeys(options.against)
-    return timed_in_turns(Path(options.model), program, against, options.rounds or ROUNDS, sizes=sizes)
+    rounds, libraries = options.rounds or ROUNDS, options.custom_op_library
+    return timed_in_turns(Path(options.model), program, against, rounds, sizes=sizes, libraries=libraries)
 
 
 def _show(options: argparse.Namespace, program: Program, found: PeerTimes, sizes: Mapping[str, int]) -> None:

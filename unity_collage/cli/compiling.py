@@ -47,6 +47,7 @@ def compiled_by_costs(
             precision=options.precision,
             tell=lambda what: report(0, 0, what),
             measure=not options.no_measure,
+            custom_op_libraries=options.custom_op_library,
             memory_limit=options.memory_limit,
             devices=getattr(options, "devices", None),
         )

@@ -36,6 +36,7 @@ def tell_dry_run(options: argparse.Namespace) -> None:
         search_layouts=options.search_layouts,
         precision=options.precision,
         percentile=options.percentile,
+        custom_op_libraries=options.custom_op_library,
     )
     if options.json:
         print_json({**plain(found), "kernels": found.kernels, "seconds": found.seconds})

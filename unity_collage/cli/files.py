@@ -17,6 +17,9 @@ STANDARD = "-"
 _MODELS = ("model", "compiled_from", "first", "second", "program", "plan")
 """Arguments that are files to read, by their names here."""
 
+_LIBRARIES = "custom_op_library"
+"""The argument that is a list of files to read."""
+
 _READ = (*_MODELS, "inputs", "verify", "database")
 _WRITTEN = {
     "output": "--output ",
@@ -32,7 +35,8 @@ def check_read(options: Namespace) -> None:
     """Raises CollageError for a file that is missing or cannot be read. This needs no TVM, which is slow to load."""
     if options.command == "db":  # its files are databases, or URLs of them
         return
-    for path in filter(None, (getattr(options, name, None) for name in _MODELS)):
+    named = (getattr(options, name, None) for name in _MODELS)
+    for path in filter(None, (*named, *getattr(options, _LIBRARIES, ()))):
         if not is_file(path):
             raise CollageError(not_a_file(path))
         if not os.access(path, os.R_OK):
@@ -54,9 +58,8 @@ def check_written(option: str, path: str | None, suffixes: Sequence[str] = ()) -
 
 def check_overwritten(options: Namespace) -> None:
     """Raises UsageError where a command would write over a file that it reads, or over another that it writes."""
-    places = {
-        Path(path).resolve(): path for name in _READ if isinstance(path := getattr(options, name, None), str)
-    }
+    read = [*(getattr(options, name, None) for name in _READ), *getattr(options, _LIBRARIES, ())]
+    places = {Path(path).resolve(): path for path in read if isinstance(path, str)}
     for name, option in _WRITTEN.items():
         if (path := getattr(options, name, None)) is None:
             continue

@@ -14,6 +14,7 @@ from ..kept.models import digest_of_file
 from ..kept.place import place_for
 from ..plan.memory import memory_goal
 from ..program import Program
+from ..runtime.custom_op_libraries import libraries_at
 from .options import sizes_of
 
 
@@ -62,5 +63,6 @@ def _asked(options: argparse.Namespace, explain: bool) -> AskedOptions:
         packs=options.no_measure or not options.no_packs,
         unlimited=options.no_measure or options.budget is None,
         explain=explain,
+        custom_op_libraries=libraries_at(options.custom_op_library),
         memory="" if (goal := memory_goal(options.memory_limit, None)) is None else repr(goal),
     )

@@ -137,6 +137,14 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         "operators that cannot be compiled: the program then needs Python and PyTorch where it runs",
     )
     command.add_argument(
+        "--custom-op-library",
+        action="append",
+        default=[],
+        metavar="FILE.so",
+        help="a shared library with operators of an ONNX model, which ONNX Runtime registers and computes; given more "
+        "than once, all are registered (docs/whole_models.md)",
+    )
+    command.add_argument(
         "--target",
         type=target,
         action=TargetsAction,

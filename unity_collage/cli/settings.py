@@ -90,6 +90,7 @@ def pipeline_of(options: argparse.Namespace, **more: Any) -> Pipeline:
     """The passes that the options of a command ask for; ``more``: other fields of the pipeline."""
     return Pipeline(
         backends=None if options.backends is None else tuple(options.backends),
+        custom_op_libraries=options.custom_op_library,
         without=WINOGRAD if options.no_winograd else (),
         precision=options.precision,
         layouts=options.search_layouts,

@@ -60,7 +60,7 @@ def compared(options: argparse.Namespace, program: Program, console: Output) -> 
         if options.verify == RANDOM
         else read_inputs(options.verify, program.input_names)
     )
-    found = agreements(program, options.model, inputs, tolerance_of(options))
+    found = agreements(program, options.model, inputs, tolerance_of(options), options.custom_op_library)
     reference = reference_of(options.model)
     for agreement in found:
         console.say(f"against {reference}: {agreement}")

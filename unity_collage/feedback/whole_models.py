@@ -17,6 +17,7 @@ from ..graph.shapes import dtype_of
 from ..plan.comparison import DIFFERS, ProgramComparison
 from ..plan.plan import Plan, PlannedKernel
 from ..profile.inputs import tensors_in
+from ..runtime.custom_op_libraries import CustomOpLibrary
 from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available, whole_model
 
 
@@ -26,6 +27,8 @@ class Entrant:
 
     runtime: InferenceRuntime
     make: Callable[[], IRModule]
+    libraries: Sequence[CustomOpLibrary] = ()
+    """Those with operators of the model."""
 
     @property
     def name(self) -> str:
@@ -34,8 +37,9 @@ class Entrant:
 
     @property
     def version(self) -> str:
-        """What a stored comparison with its program holds for: the version of the runtime, and how it is set."""
-        return f"{self.runtime.version()} {dict(sorted(self.runtime.settings.items()))}"
+        """What a stored comparison with its program holds for: versions of the runtime and libraries, and settings."""
+        digests = "".join(f" {library['digest']}" for library in self.libraries)
+        return f"{self.runtime.version()} {dict(sorted(self.runtime.settings.items()))}{digests}"
 
     def why_less_exact(self, imported: IRModule) -> str | None:
         """Why its results have fewer digits than those of a program that computes as ``imported`` says, or None."""
@@ -90,7 +94,10 @@ def entrants_of(
     if model is None:
         return {}
     once = replace(model, onnx=cache(model.onnx))  # files may have hundreds of megabytes
-    made = [Entrant(each, partial(whole_model, once, imported, each, precision)) for each in runtimes]
+    made = [
+        Entrant(each, partial(whole_model, once, imported, each, precision), model.libraries)
+        for each in runtimes
+    ]
     return {entrant.name: entrant for entrant in made}
 
 

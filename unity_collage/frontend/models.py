@@ -14,6 +14,7 @@ from tvm.ir import IRModule
 
 from ..defaults import FILES_OF_TORCH
 from ..errors import ModelError
+from ..runtime.custom_op_libraries import CustomOpLibrary
 from ..runtime.custom_ops import CustomOps
 from ..sessions import WholeModel
 from ..to_onnx import exported
@@ -23,6 +24,7 @@ from .onnx.inputs import names_in
 from .onnx.names import safe
 from .onnx.original import original
 from .onnx.reading import OnnxFile, read_onnx
+from .opaque import remarks_of
 from .sizes import Samples, Shapes, dimensions_of, split, with_fixed_sizes
 
 Model = Any
@@ -40,10 +42,14 @@ class LastResorts:
     """Whether ONNX Runtime computes other operators of an ONNX model."""
     torch: bool = False
     """Whether PyTorch computes the unconverted operators of a PyTorch model."""
+    libraries: Sequence[CustomOpLibrary] = ()
+    """Those with operators of an ONNX model, which ONNX Runtime registers."""
 
     def of_onnx(self) -> Elsewhere | None:
         """What computes the unconverted nodes of one ONNX model."""
-        return Elsewhere(self.custom_ops, self.onnxruntime) if self.custom_ops or self.onnxruntime else None
+        if not self.custom_ops and not self.onnxruntime:
+            return None
+        return Elsewhere(self.custom_ops, self.onnxruntime, self.libraries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ def import_model(
     if isinstance(model, onnx.ModelProto):
         model = OnnxFile(model)
     if isinstance(model, OnnxFile):
-        return _of_onnx(model, shapes, dims, last_resorts.of_onnx)
+        return _of_onnx(model, shapes, dims, last_resorts)
     if isinstance(model, IRModule):
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
@@ -106,7 +112,7 @@ def _of_onnx(
     model: OnnxFile,
     shapes: Shapes | None,
     dims: Mapping[str, int] | None,
-    elsewhere: Callable[[], Elsewhere | None],
+    last_resorts: LastResorts,
 ) -> Imported:
     """An ONNX model.
 
@@ -115,6 +121,7 @@ def _of_onnx(
     inputs, dimensions = names_in(model.model.graph)
     fixed, samples = split(shapes, inputs, dimensions)
     names = {safe(name): name for name in dimensions}
+    elsewhere = last_resorts.of_onnx
 
     def at(sizes: Mapping[str, int]) -> Imported:
         more = {names.get(name, name): size for name, size in sizes.items()}
@@ -125,7 +132,10 @@ def _of_onnx(
     mod, names_of_inputs, outputs = imported_onnx(model.model, model.files, fixed, dims, elsewhere())
     by_symbol = {safe(name): sizes for name, sizes in samples.items()}
     params = dict(zip(names_of_inputs, mod["main"].params, strict=True))
-    whole = WholeModel(partial(original, model.model, model.files, params), names_of_inputs, outputs)
+    libraries = last_resorts.libraries if remarks_of(mod) else ()
+    whole = WholeModel(
+        partial(original, model.model, model.files, params), names_of_inputs, outputs, libraries
+    )
     return Imported(mod, names_of_inputs, outputs, by_symbol, whole, at)
 
 

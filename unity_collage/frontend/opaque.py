@@ -20,6 +20,8 @@ class Result:
     dtype: str
     dims: Sequence[Any]
     """Ints, expressions of TVM, and None where nothing is known."""
+    is_sure: bool = True
+    """Whether the known sizes follow from those of the operands: otherwise the program checks them."""
 
 
 def remarks_of(mod: IRModule) -> tuple[str, ...]:

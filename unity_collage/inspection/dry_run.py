@@ -39,6 +39,7 @@ from ..passes.annotate_candidates import WINOGRAD
 from ..pipeline import Pipeline
 from ..placing import names_of, placed
 from ..plan.candidate import VIEW, Candidate, DeclinedBinding
+from ..runtime.custom_op_libraries import CustomOpLibraries, libraries_at
 from ..scratch import Scratch
 from ..specs import PartitionSpec
 from ..target import is_cuda, libs_of
@@ -120,6 +121,7 @@ def dry_run(
     threads: int | None = None,
     params: Params = (),
     percentile: float = MEDIAN,
+    custom_op_libraries: CustomOpLibraries = (),
 ) -> DryRun:
     """What :func:`unity_collage.compile` with these options would measure; nothing is measured, built or written.
 
@@ -131,7 +133,8 @@ def dry_run(
     if not is_cuda(scope) and (reason := why_not_measured(scope)):
         raise CollageError(f"{reason}: its kernels are chosen by rule, and nothing is measured")
     names, runtimes = runtimes_among(names_of(backends), libs_of(scope))
-    last_resorts = last_resorts_for({}, runtimes, names, scope)
+    libraries = libraries_at(custom_op_libraries)
+    last_resorts = last_resorts_for({}, runtimes, names, scope, libraries)
     model, unbound = with_constant_inputs(model, params)
     source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), unbound)
     without = () if allow_winograd else WINOGRAD

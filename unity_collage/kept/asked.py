@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from ..runtime.custom_op_libraries import CustomOpLibrary
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOptions:
@@ -32,6 +34,8 @@ class AskedOptions:
     """The settings of a refinement; empty: programs are compared as by default."""
     memory: str = ""
     """The limit in bytes and the weight of memory; empty: no goal for memory."""
+    custom_op_libraries: Sequence[CustomOpLibrary] = ()
+    """With the digests of their files."""
     limits: str = ""
     """The limits of the process that measures, where they are not the usual ones."""
 

@@ -57,15 +57,19 @@ def reference_of(model: str | Path) -> str:
 
 
 def agreements(
-    program: Program, model: str | Path, inputs: Inputs, tolerance: float | None = None
+    program: Program,
+    model: str | Path,
+    inputs: Inputs,
+    tolerance: float | None = None,
+    libraries: Sequence[str | Path] = (),
 ) -> list[Agreement]:
     """Each result of ``program`` beside that of the file it was compiled from.
 
-    ``tolerance``: the largest error over the range of a result, by default by its type. Raises CollageError where one
-    of the two cannot run.
+    ``tolerance``: the largest error over the range of a result, by default by its type. ``libraries``: those with
+    custom operators of the model. Raises CollageError where one of the two cannot run.
     """
     tensors = results_of(program, inputs)
-    expected = reference_results(model, inputs)
+    expected = reference_results(model, inputs, libraries)
     if len(expected) != len(tensors):
         name = reference_of(model)
         raise CollageError(f"the program has {len(tensors)} results, and {name} has {len(expected)}")
@@ -83,9 +87,12 @@ def results_of(program: Program, inputs: Inputs) -> list[np.ndarray]:
     return [tensor.numpy() for tensor in tensors]
 
 
-def reference_results(model: str | Path, inputs: Inputs) -> list[np.ndarray]:
+def reference_results(
+    model: str | Path, inputs: Inputs, libraries: Sequence[str | Path] = ()
+) -> list[np.ndarray]:
     """The results of the reference runtime; raises CollageError if it cannot run the model."""
-    with RuntimeProcess(reference_of(model), model, inputs, runtime.num_threads()) as process:
+    name, threads = reference_of(model), runtime.num_threads()
+    with RuntimeProcess(name, model, inputs, threads, libraries=libraries) as process:
         return list(process.outputs())
 
 

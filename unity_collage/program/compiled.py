@@ -27,7 +27,7 @@ from ..lowering.seal import facts_in
 from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..showing import Shown
-from .facts import Facts, backends_in, custom_ops_in, facts_about, torch_calls_in
+from .facts import Facts, backends_in, custom_op_libraries_in, custom_ops_in, facts_about, torch_calls_in
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -315,6 +315,11 @@ class Program(Shown):
             if custom := custom_ops_in(facts):
                 raise CollageError(
                     f"a bundle runs without Python, and this program calls Python functions: {', '.join(custom)}"
+                )
+            if custom_libraries := custom_op_libraries_in(facts):
+                paths = ", ".join(library["path"] for library in custom_libraries)
+                raise CollageError(
+                    f"a bundle may be moved, and this program registers operators from {paths}: save it as a file"
                 )
             if facts["processor"] not in ("", here := os.uname().machine):
                 raise CollageError(

@@ -13,9 +13,10 @@ from ..calling.processor import instruction_sets
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
 from ..errors import CollageError
-from ..runtime import cuda, custom_ops, libraries, remote_calls, torch_calls
+from ..runtime import cuda, custom_op_libraries, custom_ops, libraries, remote_calls, torch_calls
+from ..runtime.custom_op_libraries import CustomOpLibrary, libraries_in
 from ..runtime.vendors import VENDORS, part_of, wheel_version
-from ..runtime.virtual_machine import runtimes_in
+from ..runtime.virtual_machine import modules_in, runtimes_in
 
 if TYPE_CHECKING:
     from tvm.target import Target
@@ -64,6 +65,8 @@ class Facts(TypedDict):
     """The operators of PyTorch that it calls. Older programs lack this field."""
     custom: list[str]
     """The operators for which it calls Python functions. Older programs lack this field."""
+    custom_op_libraries: list[CustomOpLibrary]
+    """The libraries of operators that ONNX Runtime registers for it. Older programs lack this field."""
     ffi: str
     """The version of TVM's FFI."""
     version: str
@@ -119,6 +122,7 @@ def facts_about(
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
         "torch": torch,
         "custom": getattr(executable, custom_ops.NOTE, []),
+        "custom_op_libraries": libraries_in(modules_in(executable)) if "onnxruntime" in backends else [],
         "ffi": libraries.ffi_version(),
         "version": __version__,
         "machine": dict(machine or {}),
@@ -157,6 +161,11 @@ def torch_calls_in(facts: Facts) -> list[str]:
 def custom_ops_in(facts: Facts) -> list[str]:
     """The operators for which the program calls Python functions."""
     return facts.get("custom", [])
+
+
+def custom_op_libraries_in(facts: Facts) -> list[CustomOpLibrary]:
+    """The libraries of operators that ONNX Runtime registers for the program."""
+    return facts.get("custom_op_libraries", [])
 
 
 def device_in(facts: Facts) -> str:
@@ -214,6 +223,8 @@ def _why_not_installed(facts: Facts) -> str | None:
         if reason := runtime.why_unavailable(name):
             return f"it needs {name}: {reason}"
     if reason := torch_calls.why_unavailable(torch_calls_in(facts)):
+        return reason
+    if reason := custom_op_libraries.why_not_here(custom_op_libraries_in(facts)):
         return reason
     for wheel, needed in facts["wheels"].items():
         installed = wheel_version(wheel)

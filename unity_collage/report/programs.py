@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ..calling.signature import Signature, shown
 from .cells import left
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def program_table(facts: Facts, why_not_here: str | None) -> Table:
     """One row for each fact about a program, and one that says whether it can run here."""
-    table = Table(left(""), "", box=None, show_header=False)
+    table = Table(left(""), Column(overflow="fold"), box=None, show_header=False)  # paths are not cut
     for name, text in _rows(facts):
         table.add_row(name, escape(text))
     table.add_row("runs here", "yes" if why_not_here is None else escape(f"no: {why_not_here}"))
@@ -37,6 +37,8 @@ def _rows(facts: Facts) -> Iterable[tuple[str, str]]:
         yield "PyTorch", f"computes {', '.join(facts['torch'])}"
     if facts.get("custom"):
         yield "Python", f"functions for {', '.join(facts['custom'])}, which the process registers"
+    for library in facts.get("custom_op_libraries", ()):
+        yield "ONNX Runtime", f"registers {library['path']} (SHA-256 {library['digest']})"
     yield "made by", _listed({"unity_collage": facts["version"], **facts["wheels"], "tvm_ffi": facts["ffi"]})
     yield from facts["machine"].items()
 

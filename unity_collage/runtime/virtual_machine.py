@@ -1,7 +1,7 @@
 """TVM's virtual machine for a program, started without TVM's compiler."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
@@ -107,14 +107,18 @@ def _initialization(devices: Sequence[str]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def runtimes_in(executable: Any) -> list[str]:
-    """The native backends of the modules that a program imports."""
-    kinds: set[str] = set()
+def modules_in(executable: Any) -> Iterator[tvm_ffi.Module]:
+    """The module of a program, and those that it imports."""
     modules = [executable if isinstance(executable, tvm_ffi.Module) else executable.mod]
     while modules:
         module = modules.pop()
-        kinds.add(str(module.kind))
+        yield module
         modules.extend(module.imports)
+
+
+def runtimes_in(executable: Any) -> list[str]:
+    """The native backends of the modules that a program imports."""
+    kinds = {str(module.kind) for module in modules_in(executable)}
     return [name for name in VENDORS if f"collage.{name}" in kinds]
 
 

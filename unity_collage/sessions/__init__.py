@@ -1,5 +1,6 @@
 """Inference runtimes that take whole models in ONNX's format: their sessions as functions of a program."""
 
+from .custom_op_libraries import session_options
 from .module import SessionModel, aligned_bytes, session_module
 from .runtimes import RUNTIMES, InferenceRuntime, available
 from .whole_model import WHOLE, WholeModel, whole_model
@@ -13,5 +14,6 @@ __all__ = [
     "aligned_bytes",
     "available",
     "session_module",
+    "session_options",
     "whole_model",
 ]

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm.runtime import Module
 
 from .. import runtime
+from ..runtime.custom_op_libraries import CustomOpLibrary
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _ALIGNED = 64
@@ -29,6 +30,8 @@ class SessionModel:
     outputs: Sequence[str]
     settings: Mapping[str, str]
     """The runtime's options, by their names there."""
+    libraries: Sequence[CustomOpLibrary] = ()
+    """Those with operators of the model, which only ONNX Runtime registers."""
 
 
 def session_module(name: str, models: Sequence[SessionModel]) -> Module:
@@ -48,6 +51,7 @@ def session_module(name: str, models: Sequence[SessionModel]) -> Module:
                 "inputs": list(model.inputs),
                 "outputs": list(model.outputs),
                 "settings": dict(model.settings),
+                "libraries": list(model.libraries),
             }
         )
         offset += len(model.onnx)

@@ -32,6 +32,9 @@ class InferenceRuntime:
     groups: tuple[str, ...] = ()
     """What the names of options begin with; empty: the runtime itself refuses names that it does not know."""
 
+    registers_libraries: bool = False
+    """Whether it registers shared libraries with operators of the user's own."""
+
     def with_options(self, options: Mapping[str, str]) -> InferenceRuntime:
         """The runtime with these ``options``; raises CollageError for one that it would ignore."""
         for key in options:
@@ -68,6 +71,7 @@ RUNTIMES = {
             # Without this its threads spin for milliseconds after a run.
             in_regions={"session.force_spinning_stop": "1"},
             groups=("session.", "optimization.", "mlas.", "ep."),
+            registers_libraries=True,
         ),
         # By default it computes float32 models in bfloat16 on processors that have it.
         InferenceRuntime(

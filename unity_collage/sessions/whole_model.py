@@ -10,6 +10,7 @@ from tvm.ir import IRModule
 
 from ..annotations import EXTERNAL_MODS
 from ..errors import CollageError
+from ..runtime.custom_op_libraries import CustomOpLibrary, files_of
 from .module import Bytes, SessionModel, session_module
 from .runtimes import InferenceRuntime
 
@@ -25,19 +26,27 @@ class WholeModel:
     """Writes the model with the sizes of the module; raises ModelError where that is not possible."""
     inputs: Sequence[str]
     outputs: Sequence[str]
+    libraries: Sequence[CustomOpLibrary] = ()
+    """Those with operators of the model."""
 
 
 def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime, precision: str) -> IRModule:
     """A module with a ``main`` that calls ``runtime`` for all of the model; its types are those of ``imported``.
 
-    Raises CollageError for results with sizes that do not follow from the inputs.
+    Raises CollageError for results with sizes that do not follow from the inputs, and for libraries of operators that
+    the runtime does not register.
     """
+    if model.libraries and not runtime.registers_libraries:
+        raise CollageError(
+            f"{runtime.title} lacks operators of the model, which ONNX Runtime has from {files_of(model.libraries)}"
+        )
     main = relax.utils.copy_with_new_vars(imported["main"])
     results = main.ret_ty
     if reason := _why_not(results):
         raise CollageError(reason)
     symbol = f"{runtime.name}_main"
-    session = SessionModel(symbol, model.onnx(), model.inputs, model.outputs, runtime.settings_for(precision))
+    settings = runtime.settings_for(precision)
+    session = SessionModel(symbol, model.onnx(), model.inputs, model.outputs, settings, model.libraries)
     fields = list(results.fields) if isinstance(results, relax.TupleType) else results
     builder = relax.BlockBuilder()
     with builder.function("main", list(main.params)):

@@ -19,8 +19,9 @@ from tvm.ir import IRModule
 from ...annotations import EXTERNAL_MODS
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
+from ...runtime.custom_op_libraries import CustomOpLibrary, files_of
 from ...runtime.custom_ops import CustomOps, encoded, is_another, register_custom_ops, results_of, symbol_of
-from ...sessions import RUNTIMES, SessionModel, session_module
+from ...sessions import RUNTIMES, SessionModel, session_module, session_options
 from ..opaque import Result, allocating_call, cast, parts_of, with_remarks
 from .arrays import DTYPES, numpy_dtype
 from .node import OnnxNode, with_resolved_attributes
@@ -46,6 +47,8 @@ class Elsewhere:
     custom_ops: CustomOps = field(default_factory=dict[str, Callable[..., Any]])
     asks_runtime: bool = True
     """Whether the runtime may be called."""
+    libraries: Sequence[CustomOpLibrary] = ()
+    """Those with operators, which the runtime registers."""
     is_refused: bool = False
     """Whether it refused some node: it may still take the whole model."""
     models: list[SessionModel] = field(default_factory=list[SessionModel])
@@ -89,30 +92,40 @@ class Elsewhere:
         try:
             model, names = _model_of(node)
             onnx_bytes = model.SerializeToString()
-            results = _results_of_session(onnx_bytes, names)
+            results = _results_of_session(onnx_bytes, names, self.libraries, has_shapes=False)
         except Exception as error:  # any exception of the runtime for a node that it cannot compute either
             self.is_refused = True
-            raise ModelError(refusal) from error
+            told = f"; {self._runtime} does not compute it: {first_line(error)}" if self.libraries else ""
+            raise ModelError(f"{refusal}{told}") from error
         inputs = [value.name for value in model.graph.input]
         outputs = [value.name for value in model.graph.output]
-        self.models.append(
-            SessionModel(symbol, onnx_bytes, inputs, outputs, {"session.force_spinning_stop": "1"})
-        )
-        self.remarks.append(f"{_RUNTIME.title} computes {node.title}: {reason}")
+        settings = {"session.force_spinning_stop": "1"}
+        self.models.append(SessionModel(symbol, onnx_bytes, inputs, outputs, settings, self.libraries))
+        self.remarks.append(f"{self._runtime} computes {node.title}: {reason}")
         found = iter(_called(node, symbol, results, allocates=not all(map(_is_known, results))))
         return [next(found) if node.is_asked(number) else None for number in range(len(node.proto.output))]
 
-    def whole(self, params: Mapping[str, relax.Var], outputs: Sequence[str], onnx_bytes: bytes) -> IRModule:
-        """The module of a model that is one call; raises ModelError if the runtime does not take it."""
+    @property
+    def _runtime(self) -> str:
+        """The runtime with its libraries, for messages."""
+        return f"{_RUNTIME.title} with {files_of(self.libraries)}" if self.libraries else _RUNTIME.title
+
+    def whole(
+        self, params: Mapping[str, relax.Var], outputs: Sequence[str], onnx_bytes: bytes, has_shapes: bool
+    ) -> IRModule:
+        """The module of a model that is one call; raises ModelError if the runtime does not take it.
+
+        ``has_shapes``: whether the model has the shapes of its results.
+        """
         if missing := _RUNTIME.why_unavailable():
             raise ModelError(missing)
         variables = {str(var.name): var for param in params.values() for var in _symbols(param)}
         try:
-            results = _results_of_session(onnx_bytes, variables)
+            results = _results_of_session(onnx_bytes, variables, self.libraries, has_shapes)
         except Exception as error:  # whatever the runtime raises
             raise ModelError(first_line(error)) from error
         symbol = f"{_RUNTIME.name}_main"
-        self.models = [SessionModel(symbol, onnx_bytes, list(params), outputs, {})]
+        self.models = [SessionModel(symbol, onnx_bytes, list(params), outputs, {}, self.libraries)]
         builder = relax.BlockBuilder()
         with builder.function("main", list(params.values())):
             with builder.dataflow():
@@ -166,11 +179,16 @@ def _named(dim: Dim, names: dict[str, tirx.Var]) -> int | str | None:
     return name
 
 
-def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[Result]:
-    """The types of the outputs of a model, with symbolic sizes for ``names``; raises whatever the runtime raises."""
+def _results_of_session(
+    onnx_bytes: bytes, names: Mapping[str, Any], libraries: Sequence[CustomOpLibrary], has_shapes: bool
+) -> list[Result]:
+    """The types of the outputs of a model, with symbolic sizes for ``names``; raises whatever the runtime raises.
+
+    ``has_shapes``: whether the model has the shapes of its outputs.
+    """
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
+    options = session_options(libraries)
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(onnx_bytes, options, providers=["CPUExecutionProvider"])
@@ -180,7 +198,42 @@ def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[Res
             raise ModelError(f"its result {output.name!r} is {output.type}, which is not supported")
         dims = [dim if isinstance(dim, int) else names.get(str(dim)) for dim in output.shape]
         results.append(Result(_TYPES[output.type], dims))
-    return results
+    if has_shapes or all(result.dims for result in results):
+        return results
+    return _with_learnt_ranks(session, results)
+
+
+def _with_learnt_ranks(session: Any, results: Sequence[Result]) -> list[Result]:
+    """``results``, of which those without sizes may have any rank: few custom operators say what they return.
+
+    The session runs with zeros and with ones. Sizes that differ between the two depend on the data.
+    """
+    inputs = session.get_inputs()
+    is_fixed = all(isinstance(dim, int) for value in inputs for dim in value.shape)
+    for_zeros, for_ones = (
+        session.run(
+            None, {value.name: fill(_drawn(value.shape), numpy_dtype(_TYPES[value.type])) for value in inputs}
+        )
+        for fill in (np.zeros, np.ones)
+    )
+    learnt = []
+    for result, zero, one in zip(results, for_zeros, for_ones, strict=True):
+        if zero.ndim != one.ndim:
+            raise ModelError("the rank of its result depends on the data")
+        is_inferred = result.dims or not zero.ndim
+        sizes = _common_sizes(zero, one, is_fixed)
+        learnt.append(result if is_inferred else Result(result.dtype, sizes, is_sure=False))
+    return learnt
+
+
+def _common_sizes(zero: np.ndarray, one: np.ndarray, is_fixed: bool) -> list[int | None]:
+    """The sizes of results for zeros and for ones; ``is_fixed``: whether those of all operands are known."""
+    return [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
+
+
+def _drawn(shape: Sequence[Any]) -> list[int]:
+    """``shape`` with a number for each open size."""
+    return [dim if isinstance(dim, int) else _DRAWN for dim in shape]
 
 
 def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[Result]:
@@ -213,8 +266,7 @@ def _results_of_function(function: Callable[..., Any], node: OnnxNode, attribute
             )
         if zero.dtype.name not in DTYPES:
             raise ModelError(f"{node.title}: its Python function returns an array of {zero.dtype.name}")
-        equal = [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
-        results.append(Result(zero.dtype.name, equal))
+        results.append(Result(zero.dtype.name, _common_sizes(zero, one, is_fixed)))
     return results
 
 
@@ -222,7 +274,7 @@ def _filled(value: Value, fill: Callable[..., np.ndarray]) -> np.ndarray:
     """A constant, or an array like ``value``."""
     if value.numbers is not None:
         return np.array(value.numbers)
-    return fill([dim if isinstance(dim, int) else _DRAWN for dim in value.shape], numpy_dtype(value.dtype))
+    return fill(_drawn(value.shape), numpy_dtype(value.dtype))
 
 
 def _called(
@@ -267,7 +319,7 @@ def _dims(result: Result) -> list[Dim]:
 
 
 def _is_known(result: Result) -> bool:
-    return all(dim is not None for dim in result.dims)
+    return result.is_sure and all(dim is not None for dim in result.dims)
 
 
 def _symbols(param: relax.Var) -> list[tirx.Var]:

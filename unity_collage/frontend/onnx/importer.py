@@ -68,7 +68,8 @@ def _whole(
 ) -> IRModule:
     """A model with a part that is not converted, as one call; raises ``error`` if nothing takes the whole model."""
     try:
-        mod = elsewhere.whole(params, outputs, original(model, files, params).tobytes())
+        has_shapes = all(output.type.tensor_type.HasField("shape") for output in model.graph.output)
+        mod = elsewhere.whole(params, outputs, original(model, files, params).tobytes(), has_shapes)
     except ModelError:
         raise error from None
     elsewhere.remarks = [f"{RUNTIMES['onnxruntime'].title} computes the whole model: {error}"]

@@ -17,6 +17,7 @@ from ...pipeline import Pipeline
 from ...placing import placed
 from ...profile.agreement import drawn_inputs, reference_of
 from ...program import Program
+from ...runtime.custom_op_libraries import libraries_at
 from ...sessions.whole_model import WHOLE
 from .found import Bisection
 from .partial import PartialPrograms, annotated_with
@@ -77,7 +78,8 @@ def bisect(
         found = Slow(programs, given, share, tell).found()
     else:
         right = _against(model, against)
-        found = Wrong(programs, given, right, model, tolerance, imported, tell).found()
+        libraries = [each["path"] for each in libraries_at(pipeline.custom_op_libraries)]
+        found = Wrong(programs, given, right, model, tolerance, imported, tell, libraries).found()
     if not found.suspects:
         return found
     tell("running the suspects alone")

@@ -46,6 +46,8 @@ class Wrong:
     tolerance: float | None
     imported: IRModule
     tell: Callable[[str], None]
+    libraries: Sequence[str | Path] = ()
+    """Those with custom operators of the model."""
     _expected: list[np.ndarray] = field(default_factory=list[np.ndarray])
     _failed: list[str] = field(default_factory=list[str])
     _errors: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
@@ -60,7 +62,7 @@ class Wrong:
             self._expected = without
         else:
             assert isinstance(self.model, (str, Path))
-            self._expected = reference_results(self.model, self.inputs)
+            self._expected = reference_results(self.model, self.inputs, self.libraries)
         if not self._is_wrong("compiled", self._results(self.programs.whole)):
             return self._ended(_AGREES)
         if self.against != TVM and self._is_wrong("without offloads", without):

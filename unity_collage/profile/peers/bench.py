@@ -43,11 +43,13 @@ def timed_in_turns(
     rounds: int = 5,
     round_seconds: float = 0.5,
     sizes: Mapping[str, int] | None = None,
+    libraries: Sequence[str | Path] = (),
 ) -> PeerTimes:
     """Time ours and the runtimes named in ``against``; all have the same random inputs and threads.
 
     ``source`` is the file of the model that ``program`` was compiled from. ``sizes``: those of symbolic dimensions, by
-    name. Raises :class:`.RuntimeMissing` if ours does not run.
+    name. ``libraries``: those with custom operators, which ONNX Runtime registers. Raises :class:`.RuntimeMissing` if
+    ours does not run.
     """
     feeds = feeds_of(program, sizes=sizes)
     with Scratch("bench") as folder, ExitStack() as stack:
@@ -55,7 +57,10 @@ def timed_in_turns(
         program.save(ours)
         threads = runtime.num_threads()
         runtimes = {OURS: stack.enter_context(RuntimeProcess(OURS, ours, feeds, threads))}
-        makers = {name: partial(RuntimeProcess, name, source, feeds, threads) for name in against}
+        makers = {
+            name: partial(RuntimeProcess, name, source, feeds, threads, libraries=libraries)
+            for name in against
+        }
         found, missing = started(makers, source, feeds, stack)
         return PeerTimes(interleaved(runtimes | found, rounds, round_seconds), missing)
 

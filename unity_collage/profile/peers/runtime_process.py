@@ -13,7 +13,7 @@ from ...measure.compare import why_wrong
 from ...processes.child import Child, Reply
 from ...scratch import Scratch
 from ..stored_inputs import store
-from .runtimes import RUNTIMES, Inputs
+from .runtimes import ONNX_RUNTIME, RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
 """The limit for one answer; the first one includes the runtime's own compilation of the model."""
@@ -37,11 +37,13 @@ class RuntimeProcess:
         threads: int,
         runner: str | None = None,
         folders: Sequence[str | Path] = (),
+        libraries: Sequence[str | Path] = (),
     ):
         """Load a model into a runtime; raises RuntimeMissing.
 
         ``path``: an ONNX model, or a saved program for ours. ``name``: one of ``RUNTIMES``. For any other runtime
         ``runner`` is the function that runs it, as ``module:function``; modules are also searched in ``folders``.
+        ``libraries``: those with custom operators, which only ONNX Runtime registers.
         """
         self.name = name
         self._folder = Scratch("bench")
@@ -55,6 +57,9 @@ class RuntimeProcess:
             "names": list(inputs),
             "threads": threads,
             "folder": self._folder.name,
+            "more": {"libraries": [str(Path(each).absolute()) for each in libraries]}
+            if name == ONNX_RUNTIME
+            else {},
         }
         self._child = Child("unity_collage.profile.peers.worker", hello, TIMEOUT_SECONDS)
         self._ask({"ask": "outputs"})

@@ -76,11 +76,13 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
     return Peer(timed, outputs)
 
 
-def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """The CPU provider; inputs and outputs are bound before."""
+def onnxruntime(path: Path, inputs: Inputs, threads: int, libraries: Sequence[str] = ()) -> Peer:
+    """The CPU provider; inputs and outputs are bound before. ``libraries``: paths of those with custom operators."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    for library in libraries:
+        options.register_custom_ops_library(library)
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()

@@ -24,7 +24,7 @@ def _made(hello: dict[str, Any]) -> Any:
     inputs = dict(zip(hello["names"], values, strict=True))
     sys.path += hello["folders"]
     run = EntryPoint("runner", hello["runner"], "runners").load()
-    peer: Peer = run(Path(hello["path"]), inputs, hello["threads"])
+    peer: Peer = run(Path(hello["path"]), inputs, hello["threads"], **hello["more"])
 
     def answer(request: dict[str, Any]) -> Reply:
         if request["ask"] == "timed":

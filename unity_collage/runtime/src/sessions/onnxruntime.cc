@@ -171,6 +171,9 @@ class OnnxRuntimeSession final : public Session {
       api.Do<ort::SessionOptions*, const char*, const char*>(ort::kAddSessionConfigEntry, made, key.c_str(),
                                                              value.c_str());
     }
+    for (const std::string& library : model.libraries) {
+      api.Do<ort::SessionOptions*, const char*>(ort::kRegisterCustomOpsLibrary, made, library.c_str());
+    }
     ort::OrtSession* session = nullptr;
     api.Do<const ort::Env*, const void*, size_t, const ort::SessionOptions*, ort::OrtSession**>(
         ort::kCreateSessionFromArray, api.env(), model.data, model.nbytes, made, &session);

@@ -52,6 +52,7 @@ enum Position : size_t {
   kReleaseIoBinding = 135,
   kBindInput = 136,
   kBindOutput = 137,
+  kRegisterCustomOpsLibrary = 228,  // its second version: sessions unload the library
 };
 
 constexpr int kLogErrors = 3;

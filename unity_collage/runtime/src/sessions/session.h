@@ -40,6 +40,8 @@ struct Model {
   std::vector<std::string> inputs, outputs;
   // Options of the runtime, by the runtime's names for them.
   std::map<std::string, std::string> settings;
+  // Paths of shared libraries with operators, which ONNX Runtime registers.
+  std::vector<std::string> libraries;
   int threads;
 };
 

@@ -74,11 +74,15 @@ class SessionFunction {
     const int64_t offset = Get<int64_t>(text, "offset"), nbytes = Get<int64_t>(text, "nbytes");
     if (offset < 0 || nbytes < 0 || offset + nbytes > static_cast<int64_t>(blob.nbytes))
       TVM_FFI_THROW(ValueError) << name_ << ": the model is not within the blob";
-    model_ = {blob.data.get() + offset, static_cast<size_t>(nbytes), {}, {}, {}, 1};
+    model_ = {blob.data.get() + offset, static_cast<size_t>(nbytes), {}, {}, {}, {}, 1};
     for (const String& input : GetAll<String>(text, "inputs")) model_.inputs.push_back(input);
     for (const String& output : GetAll<String>(text, "outputs")) model_.outputs.push_back(output);
     for (const auto& [key, value] : Get<json::Object>(text, "settings")) {
       model_.settings[json::As<String>(key, "the name of a setting")] = json::As<String>(value, "a setting");
+    }
+    if (json::Find(text, "libraries").has_value()) {  // programs of before have none
+      for (const json::Object& library : GetAll<json::Object>(text, "libraries"))
+        model_.libraries.push_back(Get<String>(library, "path"));
     }
     repeated_ = Repeated(model_);
   }
