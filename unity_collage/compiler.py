@@ -29,7 +29,7 @@ from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
-from .feedback.whole_models import entrants_of, runtimes_among
+from .feedback.whole_models import WholeModels, eager_entrant, entrants_of, runtimes_among
 from .frontend.models import Imported, LastResorts, Model, import_model, read_model
 from .frontend.opaque import remarks_of
 from .frontend.sizes import Shapes
@@ -106,6 +106,7 @@ def compile(
     memory_limit: int | str | None = None,
     objective: Mapping[str, float] | None = None,
     devices: Sequence[Named] | None = None,
+    eager: bool = True,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -178,6 +179,8 @@ def compile(
     * ``devices``: devices such as ``["cpu:0", "cpu:1"]``. The search chooses a place for each value that no
       annotation places; copies between them are measured. Inputs and results without a place are on the first one
       (docs/devices.md). The model must have fixed sizes.
+    * ``eager``: whether PyTorch itself takes part in the comparison of programs, for a model of PyTorch. It does so by
+      default, and where ``"torch"`` is among the ``backends`` (docs/whole_models.md).
     """
     if isinstance(target, (list, tuple)):
         target, backends = of_several(target, backends, model)
@@ -235,6 +238,7 @@ def compile(
             last_resorts = last_resorts_for(custom_ops or {}, runtimes, names, scope, custom_libraries)
             given, unbound = with_constant_inputs(given, params)
             source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), unbound)
+            source = source if eager else replace(source, eager=None)
             if digest is None and keeping.place is not None:
                 digest = digest_of_imported(model, source)
                 program = keeping.find(digest, model)
@@ -323,13 +327,26 @@ def _made(
     if pipeline.devices and (any(map(len, source.samples.values())) or free_dimensions(source.mod["main"])):
         raise CollageError("devices are chosen by cost for fixed sizes: fix them with shapes or dims")
     by_size, remarks = with_sizes(source, target, params)
-    whole = entrants_of(None if is_cuda(target) else source.whole, source.mod, runtimes, pipeline.precision)
+    whole = _other_programs(pipeline, source, target, runtimes)
     if pipeline.backends is not None and not pipeline.backends and not whole:
         raise CollageError(f"{runtimes[0].title} takes models as they are, for CPUs: name other backends")
     best = fastest(pipeline, by_size, target, refine, tell, whole)
     missing = registry.missing(pipeline.backends, target)
     without = (f"compiled without the backend {name}: {reason}" for name, reason in missing.items())
     return _finished(source, target, replace(best, remarks=(*without, *remarks, *best.remarks)))
+
+
+def _other_programs(
+    pipeline: Pipeline, source: Imported, target: Target, runtimes: Sequence[InferenceRuntime]
+) -> WholeModels:
+    """The programs of whole models that are compared with ours, in the order in which they are built.
+
+    PyTorch is first, since the model runs there already; but the first runtime is where only runtimes are named.
+    """
+    model = None if is_cuda(target) else source.whole
+    compiled = entrants_of(model, source.mod, runtimes, pipeline.precision)
+    eager = eager_entrant(source.eager, source.mod)
+    return {**compiled, **eager} if pipeline.backends == () else {**eager, **compiled}
 
 
 def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:

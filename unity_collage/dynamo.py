@@ -21,10 +21,10 @@ from torch.export.graph_signature import ConstantArgument, OutputKind
 from .compiler import compile as compile_model
 from .errors import CollageError, ModelError
 from .frontend.pytorch.export import exported
+from .frontend.pytorch.stored import CHANGES
 from .program import Program
 
 _LOG = logging.getLogger(__name__)
-_CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 _MOST_CHANGES, _MOST_PROGRAMS = 3, 256
 """How often a graph is compiled again for changed weights, and how many programs of a graph are kept."""
 _TENSOR = object()
@@ -35,7 +35,8 @@ def backend(graph: fx.GraphModule, example_inputs: Sequence[Any], **options: Any
     """A function with the arguments and results of ``graph``.
 
     ``options`` are those of :func:`unity_collage.compile`, from ``torch.compile(..., options={...})``. With
-    ``fallback=False`` a graph that is refused is an error.
+    ``fallback=False`` a graph that is refused is an error. PyTorch itself is timed only with ``eager=True``: it takes
+    two to three seconds more for each graph.
     """
     given = dict(options.pop("options", None) or {}) | {
         key: value for key, value in options.items() if key != "mode"
@@ -105,11 +106,17 @@ class _Compiled:
                 raise ModelError("its weights or buffers change again and again between calls")
             taken = exported(_Closed(self._graph, args, self._is_weight), tuple(self._free(args)))
             signature = taken.run_decompositions({}).graph_signature  # in which changes are results
-            if any(spec.kind in _CHANGES for spec in signature.output_specs):
+            if any(spec.kind in CHANGES for spec in signature.output_specs):
                 raise ModelError(
                     "it changes a weight, a buffer or an input; a program writes only its results"
                 )
-            return _Taken(compile_model(taken, **self._options), _results(taken), weights, versions, changes)
+            return _Taken(
+                compile_model(taken, **{"eager": False, **self._options}),
+                _results(taken),
+                weights,
+                versions,
+                changes,
+            )
         except CollageError as error:
             if not self._has_fallback:
                 raise

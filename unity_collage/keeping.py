@@ -109,7 +109,8 @@ def digest_of_imported(model: Any, source: Imported) -> str | None:
     """
     if isinstance(model, OnnxFile) or remote_calls.functions_among(external_symbols(source.mod)):
         return None
-    inside = digest_of_module(source.mod, (*source.inputs, "->", *source.outputs))
+    eager = () if source.eager is None else (source.eager.version,)
+    inside = digest_of_module(source.mod, (*source.inputs, "->", *source.outputs, *eager))
     return None if inside is None else f"{digest_of_given(model)} {inside}"
 
 
@@ -147,7 +148,7 @@ def _asked(costs: KernelCosts, target: Any, options: Mapping[str, Any]) -> Asked
         memory="" if (goal := memory_goal(options["memory_limit"], options["objective"])) is None else repr(goal),
         limits="" if limits == (KernelCosts.timeout_seconds, KernelCosts.memory_bytes) else str(limits),
         **{name: options[name] for name in ("shapes", "dims", "precision", "allow_winograd", "search_layouts",
-                                            "measure", "explain", "custom_op_libraries")},
+                                            "measure", "explain", "custom_op_libraries", "eager")},
     )  # fmt: skip
 
 

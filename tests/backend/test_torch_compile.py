@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from compiled import LIBRARIES_FIRST
+
+from unity_collage import dynamo
+from unity_collage.errors import CollageError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn  # noqa: E402
@@ -76,3 +81,20 @@ def test_sizes_may_be_results() -> None:
             found, size = compiled(torch.ones(rows, 4))
             torch.testing.assert_close(found, torch.full((rows, 4), 2.0))
             assert size == 2 * rows
+
+
+@pytest.mark.parametrize(("options", "eager"), [({}, False), ({"eager": True}, True)])
+def test_pytorch_itself_is_timed_only_where_that_is_asked(
+    options: dict[str, Any], eager: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def compiled(_: Any, **options: Any) -> Any:
+        given.append(options["eager"])
+        raise CollageError("not now")
+
+    monkeypatch.setattr(dynamo, "compile_model", compiled)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        assert torch.compile(lambda x: x + 1, backend="unity_collage", options=options)(torch.ones(2))[0] == 2
+    assert given == [eager]

@@ -108,7 +108,7 @@ def with_params(source: Imported, params: Params) -> Imported:
     is_kept = [param not in bound for param in source.mod["main"].params]
     mod = _renewed(relax.transform.BindParams("main", bound)(source.mod), is_kept)
     names = tuple(name for name, kept in zip(source.inputs, is_kept, strict=True) if kept)
-    return replace(source, mod=mod, inputs=names, whole=None)
+    return replace(source, mod=mod, inputs=names, whole=None, eager=None)
 
 
 def has_weights(source: Imported) -> bool:

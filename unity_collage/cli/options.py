@@ -133,8 +133,8 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         action=BackendsAction,
         metavar="NAME",
         help="the backends in preference order (default: all); TVM compiles what they do not take; options of a "
-        "library stand behind its name: openvino:NUM_STREAMS=1; torch lets PyTorch make kernels, and compute "
-        "operators that cannot be compiled: the program then needs Python and PyTorch where it runs",
+        "library stand behind its name: openvino:NUM_STREAMS=1; torch lets PyTorch make kernels, compute operators "
+        "that cannot be compiled, or all of a model of PyTorch: the program then needs Python and PyTorch",
     )
     command.add_argument(
         "--custom-op-library",

@@ -43,7 +43,7 @@ def fastest_runtime(
             name for name in whole_models if comparison.add_built(name, None, partial(builder.whole, name))
         ]
         left_out = tuple(
-            f"{entrant.runtime.title} was left out: {comparison.programs[name].reason}"
+            f"{entrant.title} was left out: {comparison.programs[name].reason}"
             for name, entrant in whole_models.items()
             if name not in running
         )

@@ -1,9 +1,9 @@
-"""Programs in which an inference runtime computes the whole model: what a user could run in place of ours."""
+"""Programs in which another runtime computes the whole model: what a user could run in place of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from tvm import relax
@@ -12,12 +12,13 @@ from tvm.ir import IRModule
 from ..annotations import PLAN
 from ..backends.options import split
 from ..errors import CollageError, UnavailableBackend
+from ..frontend.eager import EagerModel, eager_module
 from ..graph.calls import calls
 from ..graph.shapes import dtype_of
 from ..plan.comparison import DIFFERS, ProgramComparison
 from ..plan.plan import Plan, PlannedKernel
 from ..profile.inputs import tensors_in
-from ..runtime.custom_op_libraries import CustomOpLibrary
+from ..runtime import torch_calls
 from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available, whole_model
 
 
@@ -25,34 +26,31 @@ from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available,
 class Entrant:
     """The program of one runtime."""
 
-    runtime: InferenceRuntime
+    backend: str
+    title: str
+    release: str
+    """Such as ``ONNX Runtime 1.22.0``, with the options that it was given."""
+    version: str
+    """What a stored comparison with its program holds for, for the same module."""
+    function: str
+    """What its only kernel calls."""
     make: Callable[[], IRModule]
-    libraries: Sequence[CustomOpLibrary] = ()
-    """Those with operators of the model."""
+    narrowed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Element types that it computes in other ones, which have fewer digits."""
 
     @property
     def name(self) -> str:
         """Its name in comparisons."""
-        return f"{self.runtime.name}, {WHOLE}"
-
-    @property
-    def version(self) -> str:
-        """What a stored comparison with its program holds for: versions of the runtime and libraries, and settings."""
-        digests = "".join(f" {library['digest']}" for library in self.libraries)
-        return f"{self.runtime.version()} {dict(sorted(self.runtime.settings.items()))}{digests}"
+        return f"{self.backend}, {WHOLE}"
 
     def why_less_exact(self, imported: IRModule) -> str | None:
         """Why its results have fewer digits than those of a program that computes as ``imported`` says, or None."""
         functions = [func for func in imported.functions.values() if isinstance(func, relax.Function)]
         types = [call.ty for func in functions for call in calls(func)]
         computed = {dtype_of(ty) for ty in tensors_in(types)}
-        narrowed = self.runtime.narrowed.items()
+        narrowed = self.narrowed.items()
         return next(
-            (
-                f"{self.runtime.title} computes {wide} in {narrow}"
-                for wide, narrow in narrowed
-                if wide in computed
-            ),
+            (f"{self.title} computes {wide} in {narrow}" for wide, narrow in narrowed if wide in computed),
             None,
         )
 
@@ -94,11 +92,35 @@ def entrants_of(
     if model is None:
         return {}
     once = replace(model, onnx=cache(model.onnx))  # files may have hundreds of megabytes
+    digests = "".join(f" {library['digest']}" for library in model.libraries)
     made = [
-        Entrant(each, partial(whole_model, once, imported, each, precision), model.libraries)
+        Entrant(
+            each.name,
+            each.title,
+            release=each.version(),
+            version=f"{each.version()} {dict(sorted(each.settings.items()))}{digests}",
+            function=f"{each.name}_main",
+            make=partial(whole_model, once, imported, each, precision),
+            narrowed=each.narrowed,
+        )
         for each in runtimes
     ]
     return {entrant.name: entrant for entrant in made}
+
+
+def eager_entrant(model: EagerModel | None, imported: IRModule) -> WholeModels:
+    """A candidate program that calls PyTorch for all of ``model``; none without one."""
+    if model is None:
+        return {}
+    entrant = Entrant(
+        "torch",
+        "PyTorch",
+        release=model.release,
+        version=model.version,
+        function=torch_calls.symbol_of(torch_calls.WHOLE_MODEL),
+        make=partial(eager_module, model, imported),
+    )
+    return {entrant.name: entrant}
 
 
 def disagreements(report: ProgramComparison, whole_models: WholeModels) -> list[str]:
@@ -110,7 +132,7 @@ def disagreements(report: ProgramComparison, whole_models: WholeModels) -> list[
     if any(each.seconds is not None for each in theirs):
         return []
     return [
-        f"{whole_models[each.name].runtime.title} computes something else: {each.reason}"
+        f"{whole_models[each.name].title} computes something else: {each.reason}"
         for each in theirs
         if each.reason.startswith(DIFFERS)
     ]
@@ -125,15 +147,15 @@ def planned(mod: IRModule, entrant: Entrant, report: ProgramComparison | None = 
     main = mod["main"]
     kernel = PlannedKernel(
         candidate=0,
-        backend=entrant.runtime.name,
+        backend=entrant.backend,
         label=WHOLE,
-        function=f"{entrant.runtime.name}_main",
+        function=entrant.function,
         bindings=tuple(binding.var.name for block in main.body.blocks for binding in block.bindings),
         seconds=seconds,
         interval=(min(rounds), max(rounds)) if rounds else None,
     )
     remark = (
-        f"{entrant.runtime.version()} computes the whole model, and is needed where the program runs; "
+        f"{entrant.release} computes the whole model, and is needed where the program runs; "
         "an explanation is that of our own plan"
     )
     plan = Plan((kernel,), seconds, algorithm=WHOLE, remarks=(remark,))

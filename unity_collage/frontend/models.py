@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..runtime.custom_op_libraries import CustomOpLibrary
 from ..runtime.custom_ops import CustomOps
 from ..sessions import WholeModel
 from ..to_onnx import exported
+from .eager import EagerModel
 from .onnx.elsewhere import Elsewhere
 from .onnx.importer import imported as imported_onnx
 from .onnx.inputs import names_in
@@ -41,7 +42,7 @@ class LastResorts:
     onnxruntime: bool = False
     """Whether ONNX Runtime computes other operators of an ONNX model."""
     torch: bool = False
-    """Whether PyTorch computes the unconverted operators of a PyTorch model."""
+    """Whether PyTorch computes the unconverted operators of a PyTorch model, or may compute all of it."""
     libraries: Sequence[CustomOpLibrary] = ()
     """Those with operators of an ONNX model, which ONNX Runtime registers."""
 
@@ -67,6 +68,8 @@ class Imported:
     """The model for inference runtimes; None if weights of it were bound."""
     at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)
     """Imports the model with these symbolic sizes of ``main`` fixed; None: only its module is known."""
+    eager: EagerModel | None = field(default=None, compare=False)
+    """A model of PyTorch as PyTorch runs it, if that may compute it; None if weights of it were bound."""
 
 
 def import_model(
@@ -99,9 +102,10 @@ def import_model(
     if is_of_torch(model):
         from .pytorch import imported as imported_torch  # needs PyTorch
 
-        mod, inputs, outputs = imported_torch(model, example_inputs, last_resorts.torch, shapes)
+        mod, inputs, outputs, eager = imported_torch(model, example_inputs, last_resorts.torch, shapes)
         fixed, samples = split(shapes, inputs, dimensions_of(mod))
-        return _of_module(with_fixed_sizes(mod, fixed, dims or {}), inputs, outputs, samples)
+        found = _of_module(with_fixed_sizes(mod, fixed, dims or {}), inputs, outputs, samples)
+        return replace(found, eager=eager) if last_resorts.torch else found
     raise ModelError(
         "a model is an IRModule, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a path, "
         f"not a {type(model).__name__}"

@@ -30,6 +30,8 @@ class AskedOptions:
     unlimited: bool
     """Whether there is no limit for measuring: then the comparison of programs has none either."""
     explain: bool
+    eager: bool = True
+    """Whether PyTorch may compute all of a model of PyTorch."""
     refine: str = ""
     """The settings of a refinement; empty: programs are compared as by default."""
     memory: str = ""

@@ -31,6 +31,12 @@ def set_num_threads(count: int) -> None:
     tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
 
 
+def park_threads() -> None:
+    """Let the threads of the pool sleep at once, not after a millisecond: a pool of another library needs the cores."""
+    load_base()
+    tvm_ffi.get_global_func("collage.runtime.park_workers")()
+
+
 def threads_for_cores(root: str | Path = "") -> int:
     """A thread for each core that this process may use, but at most as many as its :func:`cpu_quota` allows.
 

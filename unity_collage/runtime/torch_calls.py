@@ -1,4 +1,4 @@
-"""Operators of PyTorch that a program calls. Tensors go there and back without copies, by DLPack.
+"""Operators and whole models of PyTorch that a program calls. Tensors go there and back without copies, by DLPack.
 
 PyTorch is imported when a program needs it, and not before.
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from ..ffi import tvm_ffi
+from .torch_models import run
+from .torch_tensors import exported, on_threads, own, places
 
 _PREFIX = "unity_collage.torch."
 NOTE = "collage_torch"
 """The attribute of an executable that names the operators which it calls."""
 MISSING = "PyTorch is missing: pip install torch"
 """The reason where it is not installed."""
+WHOLE_MODEL = "whole_model"
+"""In place of an operator: a model that PyTorch runs operator by operator."""
 _MISSING = rf"Cannot find function {re.escape(_PREFIX)}(\S+)"
-_ALIGNMENT = 64
-"""In bytes; kernels read whole vectors."""
 
 _registered: set[str] = set()
 """The operators that programs of this process can call."""
@@ -61,7 +62,8 @@ def register(operators: Iterable[str]) -> None:
             if reason := why_unavailable([name]):
                 raise RuntimeError(reason)
             torch = import_module("torch")
-            function = partial(_called, torch, overload_of(torch, name))
+            is_model = name == WHOLE_MODEL
+            function = partial(run, torch) if is_model else partial(_called, torch, overload_of(torch, name))
             tvm_ffi.register_global_func(symbol_of(name), function, override=True)
             _registered.add(name)
 
@@ -103,12 +105,13 @@ def _called(torch: Any, overload: Any, text: str, *operands: Any) -> Any:
     values = [filled(each, torch, tensors, sizes) for each in template]
     arguments = list(zip(overload._schema.arguments, values, strict=True))
     named = {argument.name: value for argument, value in arguments if argument.kwarg_only}
-    with torch.no_grad(), on_one_thread(torch):
+    # PyTorch's own threads would spin against those of the pool.
+    with torch.no_grad(), on_threads(torch, 1):
         found = overload(*(value for argument, value in arguments if not argument.kwarg_only), **named)
-        results = _own(torch, [each for each in leaves(found) if each is not None], tensors)
+        results = own(torch, [each for each in leaves(found) if each is not None], places(tensors))
     if len(results) != count:
         raise RuntimeError(f"{overload} has returned {len(results)} tensors instead of {count}")
-    made = [_exported(each) for each in results]
+    made = [exported(each) for each in results]
     return made[0] if count == 1 else made
 
 
@@ -151,46 +154,8 @@ def viewed(tensor: Any, methods: Iterable[Sequence[Any]]) -> Any:
     return tensor
 
 
-@contextmanager
-def on_one_thread(torch: Any) -> Iterator[None]:
-    """Inside, PyTorch's operators use the calling thread alone: its own threads would spin against the pool's."""
-    before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def leaves(found: Any) -> list[Any]:
     """The results of an operator, with those in lists."""
     if isinstance(found, (list, tuple)):
         return [leaf for each in found for leaf in leaves(each)]
     return [found]
-
-
-def _exported(tensor: Any) -> Any:
-    """A tensor as one of TVM; an empty one has memory of TVM, which does not take torch's strides of it."""
-    if tensor.numel():
-        return tvm_ffi.from_dlpack(tensor)
-    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
-    dtype = tvm_ffi.dtype(str(tensor.dtype).removeprefix("torch."))
-    return allocate(tvm_ffi.Shape(tuple(tensor.shape)), dtype, tvm_ffi.device("cpu"), None)
-
-
-def _own(torch: Any, found: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
-    """Results that are dense, real and aligned, and share no memory with operands, since kernels reuse that."""
-    taken = {each.untyped_storage().data_ptr() for each in operands}
-    results = []
-    for each in found:
-        tensor = each.detach().resolve_conj().resolve_neg()
-        tensor = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
-        place = tensor.untyped_storage().data_ptr()
-        if place in taken or tensor.data_ptr() % _ALIGNMENT:
-            tensor = tensor.clone(memory_format=torch.contiguous_format)
-        taken.add(tensor.untyped_storage().data_ptr())
-        results.append(tensor)
-    return results

@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from ..ffi import tvm_ffi
-from .torch_calls import filled, leaves, on_one_thread, overload_of, viewed, why_unavailable
+from .torch_calls import filled, leaves, overload_of, viewed, why_unavailable
+from .torch_tensors import on_threads
 
 KIND = "collage.torch"
 """The kind of modules with such kernels."""
@@ -91,7 +92,7 @@ def _made(text: str, constants: Sequence[Any]) -> Any:
         count = len(tensors) - len(kernel.places)
         operands = [*tensors[:count], *held]
         places = [viewed(place, views) for place, views in zip(tensors[count:], kernel.places, strict=True)]
-        with on_one_thread(torch):
+        with on_threads(torch, 1):
             if kernel.writes:
                 arguments = [filled(each, torch, operands) for each in kernel.arguments]
                 named = {name: filled(each, torch, operands) for name, each in kernel.named.items()}

@@ -42,7 +42,7 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
         )
     main = relax.utils.copy_with_new_vars(imported["main"])
     results = main.ret_ty
-    if reason := _why_not(results):
+    if reason := why_sizes_unknown(results):
         raise CollageError(reason)
     symbol = f"{runtime.name}_main"
     settings = runtime.settings_for(precision)
@@ -57,7 +57,8 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
     return builder.get().with_attr(EXTERNAL_MODS, [session_module(runtime.name, [session])])
 
 
-def _why_not(results: relax.Type) -> str | None:
+def why_sizes_unknown(results: relax.Type) -> str | None:
+    """Why the sizes of ``results`` do not follow from the inputs, or None."""
     fields = list(results.fields) if isinstance(results, relax.TupleType) else [results]
     for number, field in enumerate(fields):
         if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):

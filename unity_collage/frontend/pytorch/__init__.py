@@ -9,6 +9,7 @@ from typing import Any
 from tvm.ir import IRModule
 
 from ...errors import ModelError
+from ..eager import EagerModel
 
 
 def imported(
@@ -16,8 +17,9 @@ def imported(
     example_inputs: Any = None,
     asks_torch: bool = False,
     shapes: Mapping[str, Any] | None = None,
-) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
-    """The module of a ``torch.nn.Module`` or ``torch.export.ExportedProgram``, and the names of its inputs and outputs.
+) -> tuple[IRModule, tuple[str, ...], tuple[str, ...], EagerModel]:
+    """The module of a ``torch.nn.Module`` or ``torch.export.ExportedProgram``, the names of its inputs and outputs, and
+    the model as PyTorch runs it.
 
     ``example_inputs`` are what a module is called with: one tensor, a tuple of positional arguments, or a dict of
     keyword arguments. A tuple may end with such a dict. Inputs of the program are the tensors among them, flattened in

@@ -25,6 +25,7 @@ from tvm.relax import op
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
 from ..called import with_called
+from ..eager import EagerModel
 from ..opaque import with_remarks
 from .branches import conditional, has_branches, is_cond, is_while_loop, repeated
 from .constants import Constants, is_constant, why_not_computed
@@ -43,19 +44,19 @@ from .converters import MOVES
 from .decompositions import table
 from .elsewhere import CalledOperators, has_complex, reason_of
 from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
+from .stored import RESULTS, eager_model
 from .symbols import LearntSizes
 
 _LOG = logging.getLogger(__name__)
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _CHANGED = {OutputKind.BUFFER_MUTATION: "buffer", OutputKind.PARAMETER_MUTATION: "parameter"}
-_RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
 def imported(
     program: ExportedProgram, asks_torch: bool = False
-) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
-    """The module, and the names of its inputs and outputs.
+) -> tuple[IRModule, tuple[str, ...], tuple[str, ...], EagerModel]:
+    """The module, the names of its inputs and outputs, and the model as PyTorch runs it.
 
     ``main`` takes the tensors among the inputs, flattened in torch's order. It returns one tensor if the model returns
     one, else a tuple of all tensors in what it returns, flattened in order: fields of dicts and of dataclasses,
@@ -78,7 +79,7 @@ def imported(
     importer = _Importer(decomposed, asks_torch)
     try:
         with torch.no_grad():
-            return importer.run()
+            return *importer.run(), eager_model(program, decomposed)
     except Exception:
         end_open_blocks(importer.builder)
         raise
@@ -132,7 +133,7 @@ class _Importer:
         specs = self._program.graph_signature.output_specs
         found = []
         for arg, spec in zip(output.args[0], specs, strict=True):  # pyright: ignore[reportArgumentType]
-            if spec.kind not in _RESULTS:
+            if spec.kind not in RESULTS:
                 continue
             if isinstance(spec.arg, ConstantArgument):
                 if spec.arg.value is not None:

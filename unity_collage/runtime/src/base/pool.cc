@@ -50,7 +50,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   Wanted();  // reads the environment and the machine while the library is loaded, before they may change
   tvm::ffi::reflection::GlobalDef()
       .def("collage.runtime.num_threads", NumThreads)
-      .def("collage.runtime.set_num_threads", SetNumThreads);
+      .def("collage.runtime.set_num_threads", SetNumThreads)
+      .def("collage.runtime.park_workers", ParkWorkers);
 }
 
 }  // namespace collage

@@ -1,0 +1,60 @@
+"""Tensors of PyTorch as those of TVM and back, without copies where the memory allows that; and PyTorch's threads.
+
+This file does not import PyTorch: its functions get the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..ffi import tvm_ffi
+
+_ALIGNMENT = 64
+"""In bytes; kernels read whole vectors."""
+
+
+@contextmanager
+def on_threads(torch: Any, count: int) -> Iterator[None]:
+    """Inside, PyTorch's operators use ``count`` threads, the calling one among them."""
+    before = torch.get_num_threads()
+    if before == count:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def exported(tensor: Any) -> Any:
+    """A tensor as one of TVM; an empty one has memory of TVM, which does not take torch's strides of it."""
+    if tensor.numel():
+        return tvm_ffi.from_dlpack(tensor)
+    allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+    dtype = tvm_ffi.dtype(str(tensor.dtype).removeprefix("torch."))
+    return allocate(tvm_ffi.Shape(tuple(tensor.shape)), dtype, tvm_ffi.device("cpu"), None)
+
+
+def places(tensors: Iterable[Any]) -> set[int]:
+    """Where the memory of these tensors begins."""
+    return {each.untyped_storage().data_ptr() for each in tensors}
+
+
+def own(torch: Any, found: Sequence[Any], taken: set[int]) -> list[Any]:
+    """Results that are dense, real and aligned, and share no memory with operands, since kernels reuse that.
+
+    ``taken``: where the memory begins that no result may have.
+    """
+    results = []
+    for each in found:
+        tensor = each.detach().resolve_conj().resolve_neg()
+        tensor = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
+        place = tensor.untyped_storage().data_ptr()
+        if place in taken or tensor.data_ptr() % _ALIGNMENT:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        taken.add(tensor.untyped_storage().data_ptr())
+        results.append(tensor)
+    return results
