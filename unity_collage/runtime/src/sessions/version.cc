@@ -8,7 +8,7 @@ namespace collage::sessions {
 namespace {
 
 // The version of collage_sessions: raise it when its sessions compute or perform differently.
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 
 TVM_FFI_STATIC_INIT_BLOCK() { RegisterVersion("collage.sessions", kVersion, kSourceDigest); }
 
