@@ -181,6 +181,7 @@ def test_a_runtime_gets_inputs_of_all_types(tmp_path: Path, monkeypatch: pytest.
         "runner": "typed_runner:run",
         "path": "model.onnx",
         "threads": 1,
+        "more": {},
     }
     worker._made(hello)
     (given,) = import_module("typed_runner").given

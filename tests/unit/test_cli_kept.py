@@ -58,6 +58,7 @@ def test_both_mean_the_same_options(tmp_path: Path, arguments: list[str], explai
         "memory_limit": given.memory_limit,
         "custom_op_libraries": libraries_at(given.custom_op_library),
         "objective": None,
+        "eager": True,
     }
     assert keeping._asked(costs, given.target, of_compile).text() == kept._asked(given, explain).text()
 

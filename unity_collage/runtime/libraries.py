@@ -10,15 +10,17 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from unity_collage import runtime
-from unity_collage.runtime import torch_kernels
 from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
 
 from ..ffi import tvm_ffi
 
 _CUDA, _SESSIONS = "cuda", "sessions"
 """The libraries of this package for the backends of CUDA, and for calls of inference runtimes."""
+_MAKER = "unity_collage.torch_kernel"
+"""The function that native modules of the kind ``collage.torch`` call."""
 
 
 def why_unavailable(name: str) -> str | None:
@@ -113,7 +115,14 @@ def load_base() -> None:
     if path is None:
         raise RuntimeError(_no_native_part("runtime"))
     ctypes.CDLL(str(path))
-    torch_kernels.register()
+    tvm_ffi.register_global_func(_MAKER, _torch_kernel, override=True)
+
+
+def _torch_kernel(*given: Any) -> Any:
+    """What :func:`.torch_kernels.made` returns; a process without such kernels starts faster without that file."""
+    from unity_collage.runtime import torch_kernels
+
+    return torch_kernels.made(*given)
 
 
 @cache

@@ -18,8 +18,6 @@ from .torch_tensors import on_threads
 
 KIND = "collage.torch"
 """The kind of modules with such kernels."""
-_MAKER = "unity_collage.torch_kernel"
-"""The function that the native module calls."""
 
 Methods = Sequence[Sequence[Any]]
 """Views of a tensor (:func:`.torch_calls.viewed`), innermost first."""
@@ -71,12 +69,7 @@ def operators_in(modules: Iterable[Any]) -> list[str]:
     return sorted({json.loads(text)["operator"] for text in texts})
 
 
-def register() -> None:
-    """Let the native modules of this process make their kernels."""
-    tvm_ffi.register_global_func(_MAKER, _made, override=True)
-
-
-def _made(text: str, constants: Sequence[Any]) -> Any:
+def made(text: str, constants: Sequence[Any]) -> Any:
     """The function of a kernel: it takes the inputs, and the tensors for the results.
 
     Raises RuntimeError where PyTorch is missing, or lacks the operator.

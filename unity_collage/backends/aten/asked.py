@@ -37,11 +37,11 @@ class TorchName:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResultPlace:
     """Where a result of the operator comes from."""
 
     number: int = 0
-    """Which of ATen's results; numbers from that of ATen's results on are those of ``Asked.also``."""
+    """Which of ATen's results; numbers from that of ATen's results on are those of ``AskedCall.also``."""
     found: tuple[tuple[Any, ...], ...] = ()
     """Views of ATen's result that are the operator's."""
     written: tuple[tuple[Any, ...], ...] = ()
@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCall:
     """A call of ATen."""
 
     packet: str
@@ -58,7 +58,7 @@ class Asked:
     """The first arguments of the schema: operands, lists of them, numbers, texts."""
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """More arguments, by their names in the schema."""
-    places: tuple[Place, ...] = (Place(),)
+    places: tuple[ResultPlace, ...] = (ResultPlace(),)
     """One for each result of the operator."""
     also: tuple[Operand, ...] = ()
     """Operands that are results too."""

@@ -8,9 +8,9 @@ from typing import Any
 from tvm import relax
 
 from ...graph.shapes import dtype_of
-from .asked import Asked, NotAten, Operand, floats, is_float, number, operands_of, rank_of
+from .asked import AskedCall, NotAten, Operand, floats, is_float, number, operands_of, rank_of
 
-Handler = Callable[[relax.Call], Asked]
+Handler = Callable[[relax.Call], AskedCall]
 
 _SAME = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
@@ -46,9 +46,9 @@ def named(packet: str, attributes: Mapping[str, str] | None = None, **constants:
     ``attributes``: the attribute for each argument of the schema. ``constants``: other arguments.
     """
 
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         given = {name: plain(getattr(call.attrs, of)) for name, of in (attributes or {}).items()}
-        return Asked(packet, operands_of(call.args), {**given, **constants})
+        return AskedCall(packet, operands_of(call.args), {**given, **constants})
 
     return handler
 
@@ -62,45 +62,45 @@ def plain(value: Any) -> Any:
     return [int(each) for each in value]
 
 
-def _power(call: relax.Call) -> Asked:
+def _power(call: relax.Call) -> AskedCall:
     floats(call)
     return named("pow")(call)
 
 
-def _sign(call: relax.Call) -> Asked:
+def _sign(call: relax.Call) -> AskedCall:
     if is_float(call):
         raise NotAten("ATen's sign of NaN is 0")
     return named("sign")(call)
 
 
-def _clip(call: relax.Call) -> Asked:
+def _clip(call: relax.Call) -> AskedCall:
     x, low, high = call.args
     bounds = {"min": float(number(low)), "max": float(number(high))}
     if not is_float(x) and all(bound.is_integer() for bound in bounds.values()):
-        return Asked("clamp", operands_of([x]), {name: int(bound) for name, bound in bounds.items()})
-    return Asked("clamp", operands_of([x]), bounds)
+        return AskedCall("clamp", operands_of([x]), {name: int(bound) for name, bound in bounds.items()})
+    return AskedCall("clamp", operands_of([x]), bounds)
 
 
-def _cast(call: relax.Call) -> Asked:
+def _cast(call: relax.Call) -> AskedCall:
     """The operand itself, which the copy to the result converts."""
-    return Asked("alias", operands_of(call.args), casts=True)
+    return AskedCall("alias", operands_of(call.args), casts=True)
 
 
-def _multiply_add(call: relax.Call) -> Asked:
+def _multiply_add(call: relax.Call) -> AskedCall:
     x, y, z = operands_of(call.args)
-    return Asked("addcmul", (z, x, y))
+    return AskedCall("addcmul", (z, x, y))
 
 
-def _prelu(call: relax.Call) -> Asked:
+def _prelu(call: relax.Call) -> AskedCall:
     if int(call.attrs.axis) % rank_of(call.args[0]) != 1:
         raise NotAten("its slopes are not along the second axis")
-    return Asked("prelu", operands_of(call.args))
+    return AskedCall("prelu", operands_of(call.args))
 
 
-def _where(call: relax.Call) -> Asked:
+def _where(call: relax.Call) -> AskedCall:
     if dtype_of(call.args[0]) != "bool":
         raise NotAten(f"its condition is {dtype_of(call.args[0])}, not bool")
-    return Asked("where", tuple(map(Operand, call.args)))
+    return AskedCall("where", tuple(map(Operand, call.args)))
 
 
 HANDLERS: dict[str, Handler] = {

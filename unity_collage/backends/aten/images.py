@@ -14,7 +14,7 @@ from ...graph.shapes import dtype_of
 from ...reference.convolution import sides
 from ...reference.layout import spatial
 from ...reference.values import axes_of, whole_numbers
-from .asked import Asked, NotAten, Operand, Place, floats, number, rank_of, shape_with
+from .asked import AskedCall, NotAten, Operand, ResultPlace, floats, number, rank_of, shape_with
 from .elementwise import Handler
 
 
@@ -29,8 +29,8 @@ def _ordered(value: relax.Expr, layout: str, wanted: str) -> Operand:
     return Operand(value).seen(*_order(layout, wanted))
 
 
-def _result(layout: str, wanted: str) -> tuple[Place, ...]:
-    return (Place(written=(_order(layout, wanted),)),)
+def _result(layout: str, wanted: str) -> tuple[ResultPlace, ...]:
+    return (ResultPlace(written=(_order(layout, wanted),)),)
 
 
 def _layout_of(call: relax.Call) -> str:
@@ -50,7 +50,7 @@ def _padding(call: relax.Call, rank: int) -> list[int]:
 
 
 def _convolution(is_transposed: bool) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         floats(call)
         attrs, layout = call.attrs, _layout_of(call)
         axes = spatial(layout)
@@ -67,7 +67,7 @@ def _convolution(is_transposed: bool) -> Handler:
         }
         x = _ordered(call.args[0], layout, order)
         weights = _ordered(call.args[1], str(attrs.kernel_layout), kernel)
-        return Asked("convolution", (x, weights), more, _result(layout, order))
+        return AskedCall("convolution", (x, weights), more, _result(layout, order))
 
     return handler
 
@@ -75,7 +75,7 @@ def _convolution(is_transposed: bool) -> Handler:
 def _pooling(packet: str) -> Handler:
     is_mean = packet.startswith("avg")
 
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         floats(call)
         attrs, layout = call.attrs, _layout_of(call)
         axes = spatial(layout)
@@ -93,18 +93,18 @@ def _pooling(packet: str) -> Handler:
         else:
             more["count_include_pad"] = bool(attrs.count_include_pad)
         order = f"NC{axes}"
-        return Asked(packet, (_ordered(call.args[0], layout, order),), more, _result(layout, order))
+        return AskedCall(packet, (_ordered(call.args[0], layout, order),), more, _result(layout, order))
 
     return handler
 
 
 def _adaptive(packet: str) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         floats(call)
         layout = _layout_of(call)
         order = f"NC{spatial(layout)}"
         sizes = [shape_with(call)[layout.index(axis)] for axis in order[2:]]
-        return Asked(packet, (_ordered(call.args[0], layout, order), sizes), {}, _result(layout, order))
+        return AskedCall(packet, (_ordered(call.args[0], layout, order), sizes), {}, _result(layout, order))
 
     return handler
 
@@ -115,7 +115,7 @@ def _scales(call: relax.Call) -> list[Operand | None]:
     return [Operand(arg) if used else None for arg, used in zip(call.args[1:3], has, strict=True)]
 
 
-def _batch_norm(call: relax.Call) -> Asked:
+def _batch_norm(call: relax.Call) -> AskedCall:
     floats(call.args[0])
     if call.attrs.training:
         raise NotAten("it is in training")
@@ -125,7 +125,9 @@ def _batch_norm(call: relax.Call) -> Asked:
     mean, variance = map(Operand, call.args[3:5])
     more = {"training": False, "momentum": 0.0, "eps": float(call.attrs.epsilon), "cudnn_enabled": False}
     given = (Operand(call.args[0]), weight, bias, mean, variance)
-    return Asked("batch_norm", given, more, (Place(0), Place(1), Place(2)), (mean, variance))
+    return AskedCall(
+        "batch_norm", given, more, (ResultPlace(0), ResultPlace(1), ResultPlace(2)), (mean, variance)
+    )
 
 
 def _last_sizes(call: relax.Call) -> list[int]:
@@ -137,17 +139,17 @@ def _last_sizes(call: relax.Call) -> list[int]:
     return [shape[axis] for axis in axes]
 
 
-def _layer_norm(call: relax.Call) -> Asked:
+def _layer_norm(call: relax.Call) -> AskedCall:
     floats(call)
     weight, bias = _scales(call)
     more = {"weight": weight, "bias": bias, "eps": float(call.attrs.epsilon)}
-    return Asked("layer_norm", (Operand(call.args[0]), _last_sizes(call)), more)
+    return AskedCall("layer_norm", (Operand(call.args[0]), _last_sizes(call)), more)
 
 
-def _rms_norm(call: relax.Call) -> Asked:
+def _rms_norm(call: relax.Call) -> AskedCall:
     floats(call)
     more = {"weight": Operand(call.args[1]), "eps": float(call.attrs.epsilon)}
-    return Asked("rms_norm", (Operand(call.args[0]), _last_sizes(call)), more)
+    return AskedCall("rms_norm", (Operand(call.args[0]), _last_sizes(call)), more)
 
 
 def _check_channels(call: relax.Call) -> None:
@@ -158,15 +160,15 @@ def _check_channels(call: relax.Call) -> None:
         raise NotAten("its channels are not behind the batch, or it does not normalise all axes behind them")
 
 
-def _group_norm(call: relax.Call) -> Asked:
+def _group_norm(call: relax.Call) -> AskedCall:
     floats(call)
     _check_channels(call)
     weight, bias = _scales(call)
     more = {"weight": weight, "bias": bias, "eps": float(call.attrs.epsilon)}
-    return Asked("group_norm", (Operand(call.args[0]), int(call.attrs.num_groups)), more)
+    return AskedCall("group_norm", (Operand(call.args[0]), int(call.attrs.num_groups)), more)
 
 
-def _instance_norm(call: relax.Call) -> Asked:
+def _instance_norm(call: relax.Call) -> AskedCall:
     floats(call)
     _check_channels(call)
     if 1 in axes_of(call.attrs.axes, rank_of(call.args[0])):
@@ -177,7 +179,7 @@ def _instance_norm(call: relax.Call) -> Asked:
         "eps": float(call.attrs.epsilon),
         "cudnn_enabled": False,
     }
-    return Asked("instance_norm", (Operand(call.args[0]), *_scales(call), None, None), more)
+    return AskedCall("instance_norm", (Operand(call.args[0]), *_scales(call), None, None), more)
 
 
 _RESIZES = {
@@ -192,7 +194,7 @@ _CUBIC = -0.75
 """The coefficient of ATen's cubic weights."""
 
 
-def _resize(call: relax.Call) -> Asked:
+def _resize(call: relax.Call) -> AskedCall:
     floats(call)
     attrs, layout = call.attrs, str(call.attrs.layout)
     axes = spatial(layout)
@@ -205,14 +207,14 @@ def _resize(call: relax.Call) -> Asked:
     more = {} if method == "nearest_neighbor" else {"align_corners": mode == "align_corners"}
     order = f"NC{axes}"
     given = (_ordered(call.args[0], layout, order), [int(size) for size in number(call.args[1])])
-    return Asked(f"{packet}{len(axes)}d", given, more, _result(layout, order))
+    return AskedCall(f"{packet}{len(axes)}d", given, more, _result(layout, order))
 
 
-def _pixel_shuffle(call: relax.Call) -> Asked:
-    return Asked("pixel_shuffle", (Operand(call.args[0]), int(call.attrs.upscale_factor)))
+def _pixel_shuffle(call: relax.Call) -> AskedCall:
+    return AskedCall("pixel_shuffle", (Operand(call.args[0]), int(call.attrs.upscale_factor)))
 
 
-def _attention(call: relax.Call) -> Asked:
+def _attention(call: relax.Call) -> AskedCall:
     """(batch, sequence, heads, size) tensors, where ATen has the heads before the sequence."""
     floats(call)
     attrs = call.attrs
@@ -231,7 +233,7 @@ def _attention(call: relax.Call) -> Asked:
         "is_causal": mask is not None,
         "scale": None if attrs.scale is None else float(attrs.scale.value),
     }
-    return Asked("scaled_dot_product_attention", tuple(given), more, (Place(written=(swapped,)),))
+    return AskedCall("scaled_dot_product_attention", tuple(given), more, (ResultPlace(written=(swapped,)),))
 
 
 HANDLERS: dict[str, Handler] = {

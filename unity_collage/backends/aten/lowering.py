@@ -20,7 +20,7 @@ from ..native.flatten import Flat, NotFlat, flatten
 from ..native.program import Blob
 from ..native.values import array_of, dtype_of, shape_of, static_shape
 from . import elementwise, images, tensors
-from .asked import Asked, NotAten, Operand, Place, floats, rank_of, shape_with
+from .asked import AskedCall, NotAten, Operand, ResultPlace, floats, rank_of, shape_with
 from .elementwise import Handler
 from .schemas import kernel_of
 
@@ -77,7 +77,7 @@ def kernel(
     return kernel_of(handler(call), call, values)
 
 
-def _linear(product: relax.Call, total: relax.Call, inner: relax.Expr) -> Asked:
+def _linear(product: relax.Call, total: relax.Call, inner: relax.Expr) -> AskedCall:
     """``addmm``: rows times a matrix, and a bias of its columns or a matrix like the product."""
     floats(total)
     left, right = product.args
@@ -91,8 +91,8 @@ def _linear(product: relax.Call, total: relax.Call, inner: relax.Expr) -> Asked:
     if shape not in ((columns,), (1, columns)) and not is_matrix:
         raise NotAten("the addend is neither a bias of the columns nor a matrix like the product")
     rows = Operand(left).seen("reshape", [-1, shape_with(left)[-1]])
-    place = Place(written=(("view", [-1, columns]),))
-    return Asked("addmm", (Operand(addends[0]), rows, Operand(right)), places=(place,))
+    place = ResultPlace(written=(("view", [-1, columns]),))
+    return AskedCall("addmm", (Operand(addends[0]), rows, Operand(right)), places=(place,))
 
 
 def codegen(

@@ -15,7 +15,7 @@ from tvm import ir, relax
 from ...errors import first_line
 from ...graph.shapes import dtype_of, shape_of
 from ...runtime.torch_kernels import TorchKernel, results_of
-from .asked import Asked, NotAten, Operand, TorchName
+from .asked import AskedCall, NotAten, Operand, TorchName
 
 _TYPES = frozenset(
     {"bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"}
@@ -31,7 +31,7 @@ _KINDS: Mapping[type, frozenset[str]] = {
 """The types of a schema that take a value, as torch names them: types of elements and open sizes are ``int``."""
 
 
-def kernel_of(asked: Asked, call: relax.Call, values: Sequence[relax.Expr]) -> TorchKernel:
+def kernel_of(asked: AskedCall, call: relax.Call, values: Sequence[relax.Expr]) -> TorchKernel:
     """The kernel that computes ``call`` by ``asked``; ``values``: its operands, in the order in which it gets them.
 
     Types and shapes of the results are computed by ATen on tensors without data. Raises NotAten where no overload
@@ -60,7 +60,7 @@ def kernel_of(asked: Asked, call: relax.Call, values: Sequence[relax.Expr]) -> T
     return _writing(kernel, overload, every, asked)
 
 
-def _takes(overload: Any, asked: Asked) -> bool:
+def _takes(overload: Any, asked: AskedCall) -> bool:
     """Whether an overload changes nothing, and takes all arguments and needs no other."""
     arguments = overload._schema.arguments
     if overload._schema.is_mutable or len(asked.operands) > len(arguments):
@@ -88,7 +88,7 @@ def _fits(value: Any, kind: str) -> bool:
     return kind in _KINDS.get(type(value), frozenset())
 
 
-def _arguments(overload: Any, asked: Asked, template: _Template) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(overload: Any, asked: AskedCall, template: _Template) -> tuple[list[Any], dict[str, Any]]:
     """The arguments by position, without defaults at their end, and those by name."""
     by_position = [template.of(value) for value in asked.operands]
     rest = overload._schema.arguments[len(by_position) :]
@@ -126,7 +126,7 @@ def _check(
     kernel: TorchKernel,
     torch: Any,
     overload: Any,
-    asked: Asked,
+    asked: AskedCall,
     call: relax.Call,
     values: Sequence[relax.Expr],
 ) -> None:
@@ -173,7 +173,7 @@ def _without_data(torch: Any, ty: ir.Type) -> Any:
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def _writing(kernel: TorchKernel, overload: Any, every: Sequence[Any], asked: Asked) -> TorchKernel:
+def _writing(kernel: TorchKernel, overload: Any, every: Sequence[Any], asked: AskedCall) -> TorchKernel:
     """``kernel`` with the overload that writes its results into their places, if ATen has one, else as it is."""
     inputs = _described(overload._schema.arguments)
     count = len(overload._schema.returns)

@@ -11,10 +11,10 @@ from tvm import relax
 from ...graph.shapes import dtype_of
 from ...reference.values import axes_of, whole_numbers
 from .asked import (
-    Asked,
+    AskedCall,
     NotAten,
     Operand,
-    Place,
+    ResultPlace,
     TorchName,
     floats,
     is_float,
@@ -31,7 +31,7 @@ _INDEXES = ("int32", "int64")
 
 
 def _reduction(packet: str, only_floats: bool = False, **more: Any) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         x = call.args[0]
         if only_floats:
             floats(x)
@@ -39,48 +39,48 @@ def _reduction(packet: str, only_floats: bool = False, **more: Any) -> Handler:
         if not axes:
             raise NotAten("it reduces no axis")
         given = {"dim": list(axes), "keepdim": bool(call.attrs.keepdims), **more}
-        return Asked(packet, operands_of([x]), given)
+        return AskedCall(packet, operands_of([x]), given)
 
     return handler
 
 
-def _sum(call: relax.Call) -> Asked:
+def _sum(call: relax.Call) -> AskedCall:
     """ATen's sum of integers is int64 unless it is told otherwise."""
     return _reduction("sum", dtype=TorchName(dtype_of(call)))(call)
 
 
-def _product(call: relax.Call) -> Asked:
+def _product(call: relax.Call) -> AskedCall:
     axes = axes_of(call.attrs.axis, rank_of(call.args[0]))
     if len(axes) != 1:
         raise NotAten("ATen's prod is over one axis")
     more = {"dim": axes[0], "keepdim": bool(call.attrs.keepdims), "dtype": TorchName(dtype_of(call))}
-    return Asked("prod", operands_of(call.args), more)
+    return AskedCall("prod", operands_of(call.args), more)
 
 
 def _scan(packet: str) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         if call.attrs.exclusive or call.attrs.axis is None:
             raise NotAten("it leaves out the element itself, or has no axis")
         more = {"dim": int(call.attrs.axis), "dtype": TorchName(dtype_of(call))}
-        return Asked(packet, operands_of(call.args), more)
+        return AskedCall(packet, operands_of(call.args), more)
 
     return handler
 
 
-def _einsum(call: relax.Call) -> Asked:
-    return Asked("einsum", (str(call.attrs.subscripts), tensors_in(call.args[0])))
+def _einsum(call: relax.Call) -> AskedCall:
+    return AskedCall("einsum", (str(call.attrs.subscripts), tensors_in(call.args[0])))
 
 
 def _joined(packet: str) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         if call.attrs.axis is None:
             raise NotAten("it has no axis")
-        return Asked(packet, (tensors_in(call.args[0]),), {"dim": int(call.attrs.axis)})
+        return AskedCall(packet, (tensors_in(call.args[0]),), {"dim": int(call.attrs.axis)})
 
     return handler
 
 
-def _split(call: relax.Call) -> Asked:
+def _split(call: relax.Call) -> AskedCall:
     axis = int(call.attrs.axis) % rank_of(call.args[0])
     size, where = shape_with(call.args[0])[axis], call.attrs.indices_or_sections
     if hasattr(where, "value"):
@@ -89,39 +89,39 @@ def _split(call: relax.Call) -> Asked:
     else:
         ends = [*whole_numbers(where), size]
     sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
-    places = tuple(Place(part) for part in range(len(sizes)))
-    return Asked("split_with_sizes", (Operand(call.args[0]), sizes), {"dim": axis}, places)
+    places = tuple(ResultPlace(part) for part in range(len(sizes)))
+    return AskedCall("split_with_sizes", (Operand(call.args[0]), sizes), {"dim": axis}, places)
 
 
-def _permute(call: relax.Call) -> Asked:
+def _permute(call: relax.Call) -> AskedCall:
     rank, axes = rank_of(call.args[0]), call.attrs.axes
     order = list(range(rank))[::-1] if axes is None else list(axes_of(axes, rank))
-    return Asked("permute", (Operand(call.args[0]), order))
+    return AskedCall("permute", (Operand(call.args[0]), order))
 
 
-def _broadcast_to(call: relax.Call) -> Asked:
-    return Asked("expand", (Operand(call.args[0]), list(shape_with(call))))
+def _broadcast_to(call: relax.Call) -> AskedCall:
+    return AskedCall("expand", (Operand(call.args[0]), list(shape_with(call))))
 
 
-def _tile(call: relax.Call) -> Asked:
-    return Asked("tile", (Operand(call.args[0]), list(whole_numbers(call.attrs.repeats))))
+def _tile(call: relax.Call) -> AskedCall:
+    return AskedCall("tile", (Operand(call.args[0]), list(whole_numbers(call.attrs.repeats))))
 
 
-def _repeat(call: relax.Call) -> Asked:
+def _repeat(call: relax.Call) -> AskedCall:
     axis = call.attrs.axis
     more = {"dim": None if axis is None else int(axis)}
-    return Asked("repeat_interleave", (Operand(call.args[0]), int(call.attrs.repeats)), more)
+    return AskedCall("repeat_interleave", (Operand(call.args[0]), int(call.attrs.repeats)), more)
 
 
-def _flip(call: relax.Call) -> Asked:
-    return Asked("flip", (Operand(call.args[0]), [int(call.attrs.axis)]))
+def _flip(call: relax.Call) -> AskedCall:
+    return AskedCall("flip", (Operand(call.args[0]), [int(call.attrs.axis)]))
 
 
 def _triangle(packet: str) -> Handler:
-    return lambda call: Asked(packet, (Operand(call.args[0]), int(number(call.args[1]))))
+    return lambda call: AskedCall(packet, (Operand(call.args[0]), int(number(call.args[1]))))
 
 
-def _slice(call: relax.Call) -> Asked:
+def _slice(call: relax.Call) -> AskedCall:
     """A view of the operand, which is dense, by strides and an offset."""
     sizes = shape_with(call.args[0])
     axes, begin, end, *rest = (number(arg) for arg in call.args[1:])
@@ -134,10 +134,10 @@ def _slice(call: relax.Call) -> Asked:
         at, _, _ = slice(first, last, step).indices(sizes[axis])
         offset += at * strides[axis]
         wanted[axis] = strides[axis] * step
-    return Asked("as_strided", (Operand(call.args[0]), list(shape_with(call)), wanted, offset))
+    return AskedCall("as_strided", (Operand(call.args[0]), list(shape_with(call)), wanted, offset))
 
 
-def _pad(call: relax.Call) -> Asked:
+def _pad(call: relax.Call) -> AskedCall:
     if str(call.attrs.pad_mode) != "constant":
         raise NotAten(f"it pads by {call.attrs.pad_mode}")
     widths = whole_numbers(call.attrs.pad_width)
@@ -145,7 +145,9 @@ def _pad(call: relax.Call) -> Asked:
     value = float(call.attrs.pad_value)
     if not is_float(call):
         value = int(value)
-    return Asked("constant_pad_nd", (Operand(call.args[0]), [size for pair in pairs for size in pair], value))
+    return AskedCall(
+        "constant_pad_nd", (Operand(call.args[0]), [size for pair in pairs for size in pair], value)
+    )
 
 
 def _index(expr: relax.Expr) -> Operand:
@@ -154,12 +156,12 @@ def _index(expr: relax.Expr) -> Operand:
     return Operand(expr)
 
 
-def _picked(x: relax.Expr, indexes: Sequence[Operand | None]) -> Asked:
+def _picked(x: relax.Expr, indexes: Sequence[Operand | None]) -> AskedCall:
     """``x[indexes]``. ATen's other operators refuse indexes that count from the end."""
-    return Asked("index", (Operand(x), list(indexes)))
+    return AskedCall("index", (Operand(x), list(indexes)))
 
 
-def _take(call: relax.Call) -> Asked:
+def _take(call: relax.Call) -> AskedCall:
     if str(call.attrs.mode) != "fast":
         raise NotAten(f"it takes with the mode {call.attrs.mode}")
     rank, axis = rank_of(call.args[0]), call.attrs.axis
@@ -174,39 +176,39 @@ def _columns(indexes: relax.Expr) -> list[Operand]:
     return [_index(indexes).seen("select", -1, column) for column in range(shape_with(indexes)[-1])]
 
 
-def _gather_nd(call: relax.Call) -> Asked:
+def _gather_nd(call: relax.Call) -> AskedCall:
     if int(call.attrs.batch_dims):
         raise NotAten("it has batches of indexes")
     return _picked(call.args[0], _columns(call.args[1]))
 
 
-def _sorted(call: relax.Call, descending: bool, *places: Place) -> Asked:
+def _sorted(call: relax.Call, descending: bool, *places: ResultPlace) -> AskedCall:
     """ATen's ``topk`` puts equal elements in any order."""
     more = {"stable": True, "dim": int(call.attrs.axis), "descending": descending}
-    return Asked("sort", operands_of(call.args), more, places, casts=True)
+    return AskedCall("sort", operands_of(call.args), more, places, casts=True)
 
 
-def _sort(call: relax.Call) -> Asked:
-    return _sorted(call, bool(call.attrs.descending), Place(0))
+def _sort(call: relax.Call) -> AskedCall:
+    return _sorted(call, bool(call.attrs.descending), ResultPlace(0))
 
 
-def _argsort(call: relax.Call) -> Asked:
-    return _sorted(call, bool(call.attrs.descending), Place(1))
+def _argsort(call: relax.Call) -> AskedCall:
+    return _sorted(call, bool(call.attrs.descending), ResultPlace(1))
 
 
-def _topk(call: relax.Call) -> Asked:
+def _topk(call: relax.Call) -> AskedCall:
     axis, size = int(call.attrs.axis), shape_with(call.args[0])[int(call.attrs.axis)]
     count = min(int(call.attrs.k), size) if int(call.attrs.k) > 0 else size
     first = ("narrow", axis, 0, count)
     wanted = {"both": (0, 1), "values": (0,), "indices": (1,)}[str(call.attrs.ret_type)]
-    return _sorted(call, bool(call.attrs.largest), *(Place(result, (first,)) for result in wanted))
+    return _sorted(call, bool(call.attrs.largest), *(ResultPlace(result, (first,)) for result in wanted))
 
 
 def _extremum(packet: str) -> Handler:
-    def handler(call: relax.Call) -> Asked:
+    def handler(call: relax.Call) -> AskedCall:
         axis = call.attrs.axis
         more = {"dim": None if axis is None else int(axis), "keepdim": bool(call.attrs.keepdims)}
-        return Asked(packet, operands_of(call.args), more, casts=True)
+        return AskedCall(packet, operands_of(call.args), more, casts=True)
 
     return handler
 
