@@ -10,7 +10,7 @@ import pytest
 from relax_calls import bound, function
 from tvm import relax
 
-from unity_collage.backends.aten.asked import Asked, NotAten, Operand
+from unity_collage.backends.aten.asked import AskedCall, NotAten, Operand
 from unity_collage.backends.aten.backend import TORCH
 from unity_collage.backends.aten.lowering import kernel, why_not_call
 from unity_collage.backends.aten.schemas import kernel_of
@@ -121,7 +121,7 @@ def test_refusals(body: Body, shapes: list[Any], dtype: str, reason: str) -> Non
 def test_arguments_have_to_be_those_of_a_schema(packet: str, named: dict[str, Any], reason: str) -> None:
     call = call_of(nn.relu, (3,))
     with pytest.raises(NotAten, match=reason):
-        kernel_of(Asked(packet, (Operand(call.args[0]),), named), call, [call.args[0]])
+        kernel_of(AskedCall(packet, (Operand(call.args[0]),), named), call, [call.args[0]])
 
 
 @pytest.mark.parametrize(
