@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 60.0
 
-_OF_MODELS = ("database", "shape", "dim", "backends", "target", "no_winograd", "search_layouts")
+_OF_MODELS = (
+    *("database", "shape", "dim", "backends", "custom_op_library", "target", "no_winograd", "search_layouts"),
+)
 """Options that do nothing without ``--model``, by their names here; ``precision`` is one more, with a default."""
 
 
