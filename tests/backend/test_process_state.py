@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import traceback
 from collections.abc import Callable
@@ -73,6 +74,24 @@ def test_what_cannot_be_put_back_ends_the_worker(spoil: Callable[[int], object])
             os.seteuid(65534)
         with pytest.raises(Spoilt, match="cannot be changed back"):
             state.settled(lambda: spoil(1))
+
+    in_fork(body)
+
+
+def test_a_handler_for_a_signal_that_never_had_one_is_a_change_once_only() -> None:
+    """The C library leaves a flag behind when the action of before is restored."""
+
+    def body() -> None:
+        state, runs = ProcessState(), list[int]()
+
+        def run() -> None:
+            runs.append(1)
+            if len(runs) == 1:
+                signal.signal(signal.SIGRTMIN + 9, lambda *_: None)
+
+        state.settled(run)
+        state.settled(run)
+        assert len(runs) == 3
 
     in_fork(body)
 

@@ -25,6 +25,10 @@ from .refusal import Refusal, Refused
 T = TypeVar("T")
 
 
+_SA_RESTORER = 0x04000000
+"""A flag that the C library sets with every action, so an action that was never set lacks it until it is restored."""
+
+
 class _Action(ctypes.Structure):
     """``struct sigaction``. The C library leaves undefined what is behind the first word of the mask."""
 
@@ -37,7 +41,7 @@ class _Action(ctypes.Structure):
 
     @property
     def content(self) -> tuple[int, ...]:
-        return self.handler or 0, self.mask[0], self.flags
+        return self.handler or 0, self.mask[0], self.flags & ~_SA_RESTORER
 
 
 class Spoilt(Exception):
