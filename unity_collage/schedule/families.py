@@ -150,7 +150,7 @@ def _row_loops(stages: Sequence[Stage], count: int, cpu: CpuTraits) -> Stmt | st
         return found
 
     def write(threads: bool) -> Stmt:
-        made = rows.emit(some, cpu, threads, later)
+        made = found if threads else rows.emit(some, cpu, False, later)
         assert not isinstance(made, str)
         return made
 
