@@ -18,8 +18,10 @@ from unity_collage import runtime
 from unity_collage.annotations import COSTS
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
+from unity_collage.database.costs import CostDatabase
 from unity_collage.database.rows import FailureKind
 from unity_collage.machine import environment
+from unity_collage.measure import measured
 from unity_collage.measure.client import LATE, Answer, Worker, WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
@@ -76,6 +78,25 @@ def test_what_is_timed_together_is_kept_as_one_answer(tmp_path) -> None:
     with uc.host_target(), MeasuredCost(database, method=QUICK, locked=True) as locked:
         assert locked.confirmed(asked) == again
         assert locked.confirmed(asked[1:]) == {}
+
+
+def test_a_doubtful_answer_holds_where_nothing_came_of_measuring_it_again(tmp_path, monkeypatch) -> None:
+    """A locked compile reads it, so it has to be what the compile before has used."""
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    with uc.host_target():
+        func = AnnotateCandidates(("tvm",))(layer())["main"]
+        with MeasuredCost(database, method=QUICK) as model:
+            asked = list(workloads(func, model).values())
+            model.costs(asked)
+            keep = CostDatabase.keep_fact
+            monkeypatch.setattr(CostDatabase, "keep_fact", lambda *of: keep(*of[:4], True))
+            found = model.confirmed(asked)
+        monkeypatch.setattr(measured, "costs_in_turns", lambda *_: {})
+        with MeasuredCost(database, method=QUICK) as model:
+            again = model.confirmed(asked)
+    assert found and {key: cost.seconds for key, cost in again.items()} == {
+        key: cost.seconds for key, cost in found.items()
+    }
 
 
 def test_another_worker_builds_what_it_times_together(tmp_path) -> None:

@@ -18,7 +18,7 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage import compiler
 from unity_collage.errors import CollageError, MissingCost
-from unity_collage.feedback import Refinement, refine
+from unity_collage.feedback import Refinement, records, refine
 from unity_collage.feedback.builder import ProgramBuilder, built_by_tvm
 from unity_collage.feedback.comparison import STOCK
 from unity_collage.feedback.settings import BY_DEFAULT
@@ -180,6 +180,16 @@ def test_a_second_compile_does_not_compare_again(database: Path, monkeypatch: py
     np.testing.assert_allclose(
         program(x).numpy(), np.exp(np.maximum(x, 0)) + np.tanh(np.maximum(x, 0)), rtol=1e-5
     )
+
+
+def test_a_locked_compile_takes_the_last_comparison_where_its_plans_are_others(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a compile measures behind its search changes what the next one finds."""
+    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"].comparison
+    monkeypatch.setattr(records, "described", lambda *_: {"main": [["another", "plan"]]})
+    again = uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
+    assert again.plan["main"].comparison == replace(first, origin="database")
 
 
 def test_another_comparison_of_a_locked_database_is_an_error(database: Path) -> None:

@@ -34,6 +34,8 @@ class Records:
     """The name of the fact: a digest of the model, of each plan, and of the settings that change the outcome.
 
     The weights are part of it: whether two programs agree may depend on them, as where a runtime saturates."""
+    latest: str
+    """The name of the fact that names the last comparison for this model and these settings, of whichever plans."""
     model: str
     """A digest of the model without the values of its weights, for the program to begin with."""
     costed: IRModule
@@ -43,8 +45,15 @@ class Records:
     """Whether a comparison that a locked database lacks is acceptable."""
 
     def find(self) -> Mapping[str, Any] | None:
-        """The stored outcome, or None; raises MissingCost if there is none, and there should be one."""
+        """The stored outcome, or None; raises MissingCost if there is none, and there should be one.
+
+        A locked database may have it for other plans only: a compile that measures asks for fewer costs, and those that
+        it adds behind its search change the plans of the next one. The last comparison decides then.
+        """
         known = self.database.fact(self.name, self.fingerprint, sure=not self.locked)
+        if known is None and self.locked:
+            latest = self.database.fact(self.latest, self.fingerprint)
+            known = None if latest is None else self.database.fact(latest, self.fingerprint)
         if known is None and self.locked and not self.is_optional:
             raise MissingCost(f"no comparison of these programs is in {self.database.name}, and it is locked")
         return known
@@ -59,6 +68,7 @@ class Records:
         if self.database.read_only:
             return
         self.database.keep_fact(self.name, self.fingerprint, value, is_doubtful)
+        self.database.keep_fact(self.latest, self.fingerprint, self.name)
         if value["choice"] is not None:
             self.database.keep_fact(f"{HINT}{self.model}", self.fingerprint, value["choice"])
 
@@ -76,23 +86,28 @@ def records_of(
     """The records of a comparison of ``plans`` (by name) and stock TVM, and of ``whole_models``, by name with the
     version of each runtime."""
     model = model_digest(imported, weights=False)
-    compared = {
+    asked = {
         "model": model_digest(imported),
-        "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": _outcome_settings(settings),
-        **_variants(costed, plans),
         **({"whole models": dict(whole_models)} if whole_models else {}),
     }
+    described_plans = {name: described(costed, plan) for name, plan in plans.items()}
+    compared = {**asked, "plans": described_plans, **_variants(costed, plans)}
     backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
     return Records(
         database,
         fingerprint_of(tuple(backends), target),
-        f"comparison {digest(json.dumps(compared, sort_keys=True, default=str))}",
+        f"comparison {_digest(compared)}",
+        f"{HINT}compared {_digest(asked)}",
         model,
         costed,
         locked,
         settings.is_optional,
     )
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return digest(json.dumps(content, sort_keys=True, default=str))
 
 
 def model_digest(imported: IRModule, *, weights: bool = True) -> str:
