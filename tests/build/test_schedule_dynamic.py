@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tvm
-from schedule_checks import TARGET, WIDE, floats, module, run
+from schedule_checks import TARGET, WIDE, floats, module, run, scheduled
 from tvm import relax, tirx
 from tvm.relax import op
 from tvm.tirx import ForKind
@@ -114,6 +114,37 @@ def test_free_height_and_width_of_a_convolution(kernel):
         cut = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))
         expected = np.maximum(np.einsum("nyxcab,abcf->nyxf", cut, w) + b, 0)
         np.testing.assert_allclose(run(mod, x, w, b)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def _first_convolution(x, w):
+    """Three channels, and the weights as they are in most models."""
+    return op.nn.conv2d(x, w, strides=2, padding=1, data_layout="NHWC", kernel_layout="OHWI")
+
+
+def test_a_stride_over_free_height_and_width():
+    """Tiles at each border, tiles at none, and images that are smaller than a tile."""
+    mod = module(_first_convolution, [(1, N, M, 3), (16, 3, 3, 3)], ["float32"] * 2)
+    w = floats(16, 3, 3, 3, seed=1)
+    for height, width in ((1, 1), (2, 5), (9, 30), (33, 32), (34, 131)):
+        x = floats(1, height, width, 3)
+        padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+        cut = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2]
+        expected = np.einsum("nyxcab,fabc->nyxf", cut, w)
+        np.testing.assert_allclose(run(mod, x, w)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_turned_and_padding_is_decided_once_for_a_tile():
+    """Without the first, each sum was computed alone: 330 us where it takes 47 for an image of 224x224."""
+    script = scheduled(_first_convolution, (1, N, M, 3), (16, 3, 3, 3))
+    assert "packed" in script and "pad_temp" not in script
+    sums = [line for line in script.splitlines() if "acc[" in line and "packed[" in line and " + " in line]
+    assert {"if_then_else" in line for line in sums} == {True, False}
+
+
+def test_several_short_rows_are_one_step_of_a_parallel_loop():
+    """The number of a step is divided to find its row, which takes as long as three elements."""
+    script = scheduled(lambda x: op.nn.pad(x, [0, 0, 1, 1, 1, 1, 0, 0]), (1, N, M, 3))
+    assert re.search(r"T.min\(.*T.int64\(32\)\)", script)
 
 
 def test_rows_of_a_product_are_in_tiles_and_those_that_are_left_one_by_one():

@@ -363,7 +363,11 @@ def test_no_samples_and_no_likely_sizes() -> None:
     assert not is_switch(whole["main"]) and like_of(whole["main"]) == {"n": 8, "m": 128}
     mod, (remark,) = varied(IRModule({"main": of_shapes(("n", 3, "h", "w"))}), {})
     assert not is_switch(mod["main"])
-    assert remark == ("one plan for all sizes, measured at n 1, h 224, w 224: shapes= or --shape give others")
+    sizes = [{"n": 1, "h": 224, "w": 224}, {"n": 1, "h": 320, "w": 416}]
+    assert range_of(mod["main"]) == [(sizes[0], 0.5), (sizes[1], 0.5)]
+    assert remark == (
+        "one plan for all sizes, measured at n 1, h 224, w 224; n 1, h 320, w 416: shapes= or --shape give others"
+    )
 
 
 def test_the_switch_is_no_function_to_be_partitioned() -> None:

@@ -6,7 +6,7 @@ the outer axes. A copy that transposes goes tile by tile, so that each cache lin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tvm import sym, tirx
 from tvm.tirx import ForKind
@@ -25,6 +25,10 @@ and 0.81 us on both; of half as many, 0.42 us and 0.50 us. A parallel region of 
 """
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
+_LONG_ROW, _ROWS_A_STEP = 256, 32
+"""Rows of fewer elements go to threads up to so many at a time."""
+
+Values = dict[Var, Expr]
 
 
 def work_of(stages: Sequence[Stage]) -> int | Expr:
@@ -70,7 +74,37 @@ def _whole(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
         return build.parallel(outer, lambda values: _serial(stage.substituted(values, [last])), threads)
     if threads and not _enough(outer, cpu):
         return _chunks(stage, cpu)
-    return build.parallel(outer, lambda values: vectors.emit(stage.substituted(values, [last]), cpu), threads)
+
+    def row(values: Values) -> Stmt:
+        return vectors.emit(stage.substituted(values, [last]), cpu)
+
+    return _rows(outer, row, last, cpu) if threads else build.nest(outer, row)
+
+
+def _rows(outer: Sequence[Iter], row: Callable[[Values], Stmt], last: Iter, cpu: CpuTraits) -> Stmt:
+    """A parallel loop over rows along ``last``: over several at a time if they are short.
+
+    The number of a step is divided by the extents of the outer axes. For a row of three channels that takes as long as
+    the row itself.
+    """
+    near, turns = outer[-1], build.product(outer)
+    if last.size is None or last.size >= _LONG_ROW:
+        return build.parallel(outer, row, True)
+    size = _ROWS_A_STEP if turns is None else min(_ROWS_A_STEP, turns // (_CHUNKS_A_CORE * cpu.cores))
+    if near.size is not None:
+        size = build.tile_size(near.size, size, exact=True)
+    if size == 1:
+        return build.parallel(outer, row, True)
+    steps = axis(near.var, tirx.truncdiv(near.extent + (size - 1), size))
+
+    def several(values: Values) -> Stmt:
+        first = tirx.Var("first", near.var.ty)
+        left = tirx.min(near.extent - first, tirx.const(size, near.var.expr_ty().dtype))
+        count = size if near.size is not None else left
+        inner = build.loop(count, lambda i: row({**values, near.var: first + i}), near.var)
+        return build.seq(build.opaque(first, values[steps.var] * size), inner)
+
+    return build.parallel([*outer[:-1], steps], several, True)
 
 
 def _enough(iters: Sequence[Iter], cpu: CpuTraits) -> bool:

@@ -12,12 +12,12 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, s_tir, sym, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from .read import stages_of
-from .stage import Expr, Func, Stage, Var, choices, expensive_calls, nodes, static, substitute
+from .stage import ASSUMED, Expr, Func, Stage, Var, choices, expensive_calls, nodes, static, substitute
 
 _WINDOW = 64
 """For windows up to this size, padding is inlined and decided again for each element of a window."""
@@ -73,7 +73,7 @@ def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | No
         return None
     if reuse <= _WINDOW and choices(block.body) and not _chooses_by_lane(block):
         return None
-    if any(consumer.init is not None and _turns(consumer) > _turns(block) for consumer in consumers):
+    if any(one.init is not None and _turns(one, _reads(block, one)) > _turns(block) for one in consumers):
         return "a reduction reads each element many times"
     if reuse > _CHEAP_REUSE and nodes(block.body.value, tirx.Div):
         return "it divides, and each element is read many times"
@@ -149,13 +149,37 @@ def _iterators(load: TensorLoad) -> set[Var]:
 
 def _reuse(block: Any, consumer: Any) -> float:
     """How often ``consumer`` reads each element that ``block`` writes, on average."""
+    reads = _reads(block, consumer)
+    return len(reads) * max(_turns(consumer, reads) / _turns(block), 1 / max(len(reads), 1))
+
+
+def _reads(block: Any, consumer: Any) -> list[TensorLoad]:
+    """The loads of ``consumer`` from what ``block`` writes."""
     target = block.body.buffer
-    reads = sum(1 for load in nodes(consumer.body, TensorLoad) if load.source.same_as(target))
-    return reads * max(_turns(consumer) / _turns(block), 1 / max(reads, 1))
+    return [load for load in nodes(consumer.body, TensorLoad) if load.source.same_as(target)]
 
 
-def _turns(block: Any) -> int:
-    return prod(static(it.dom.extent) or 1 for it in block.iter_vars)
+def _turns(block: Any, reads: Sequence[TensorLoad] = ()) -> float:
+    """The product of the extents.
+
+    An axis of a size that is not known counts once if it goes through the tensor that is read by ``reads``, which has
+    as many steps. With a stride it goes through a part only.
+    """
+    return prod(_steps(it, reads) for it in block.iter_vars)
+
+
+def _steps(it: Any, reads: Sequence[TensorLoad]) -> float:
+    if (size := static(it.dom.extent)) is not None:
+        return size or 1
+    if not reads:
+        return 1
+    analyzer = sym.Analyzer()
+    for index in (index for load in reads for index in load.indices):
+        linear = sym.detect_linear_equation(analyzer.simplify(index), [it.var])
+        step = static(linear[0]) if linear else None
+        if step:
+            return 1 / abs(step)
+    return ASSUMED
 
 
 def _chooses_by_lane(block: Any) -> bool:

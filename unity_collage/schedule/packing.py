@@ -17,7 +17,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, injective
 from .axes import axis, with_value
 from .cpu import CpuTraits
-from .stage import Buffer, Expr, Iter, Stage, Var, choices, nodes, static, stride
+from .stage import ASSUMED, Buffer, Expr, Iter, Stage, Var, choices, nodes, static, stride
 from .tiling import SMALL_STEP, operands, result_lane
 
 _LEAST_REUSE = 4
@@ -98,9 +98,10 @@ def _why_not_turn(stage: Stage, value: Expr, lane: Iter) -> str | None:
     used = _used(stage.iters, value)
     if not any(it is lane for it in used):
         return "it does not follow the lanes"
-    if any(it.size is None for it in stage.iters):
-        return "a shape is symbolic"
-    if prod(it.size or 1 for it in stage.spatial if not any(it is one for one in used)) < _LEAST_REUSE:
+    if any(it.size is None for it in used):
+        return "its shape is symbolic"
+    turns = prod(it.size or ASSUMED for it in stage.spatial if not any(it is one for one in used))
+    if turns < _LEAST_REUSE:
         return "each element is used too seldom for a copy"
     if prod(it.size or 1 for it in used) > _MOST_ELEMENTS:
         return "a copy would be too large"

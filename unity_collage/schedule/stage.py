@@ -23,6 +23,8 @@ _Node = TypeVar("_Node")
 
 _EXPENSIVE = ("exp", "erf", "tanh", "sigmoid", "pow", "log", "sin", "cos", "sqrt", "rsqrt")
 _COST_OF_EXPENSIVE = 3
+ASSUMED = 64
+"""The steps of an axis whose size is known only when the program runs, where a choice depends on their number."""
 
 
 @dataclass(frozen=True, slots=True)

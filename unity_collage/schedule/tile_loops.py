@@ -26,7 +26,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, lanes, packing, prefetch, tiling
+from . import borders, build, lanes, packing, prefetch, tiling
 from .axes import axis
 from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, Var, expensive_calls
@@ -218,9 +218,29 @@ class TileLoops:
         """The tile that begins at ``row``; if too few rows follow, and ``lower`` is given, these rows in its tiles."""
         first = tirx.Var("first", self.rows[0].var.ty)
         at = {**at, self.rows[0].var: first}
-        tile = self._tile(stage, at)
+        tile = self._tile_by_border(stage, at)
         body = tile if lower is None else self._if_filled(stage, at, first, tile, lower)
         return build.seq(build.opaque(first, row), body)
+
+    def _tile_by_border(self, stage: Stage, at: Values) -> Stmt:
+        """The code of one tile; a high one that touches no border has code without the conditions of the padding."""
+        row, height, lane = self.tile.row, self.tile.height, self.tile.lane
+        assert row is not None
+        steps = [it.size for it in stage.reduction]
+        if height <= _FEW_ROWS or None in steps:
+            return self._tile(stage, at)
+        zero = tirx.const(0, row.var.expr_ty().dtype)
+        spans: dict[Var, tuple[Expr, int]] = {
+            **{it.var: (at[it.var], 1) for it in self.others if it.var in at},
+            row.var: (self.top(at[self.rows[0].var]), height),
+            lane.var: (self.left(at[self.column.var]), self.tile.width),
+            **{it.var: (zero, it.size or 1) for it in stage.reduction},
+        }
+        found = borders.inside(stage, spans)
+        if found is None:
+            return self._tile(stage, at)
+        condition, inner = found
+        return tirx.IfThenElse(condition, self._tile(inner, at), self._tile(stage, at))
 
     def _if_filled(self, stage: Stage, at: Values, first: Expr, tile: Stmt, lower: TileLoops) -> Stmt:
         """``tile`` if there are rows for it, else those from ``first`` on in lower tiles."""

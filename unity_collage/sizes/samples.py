@@ -39,6 +39,9 @@ _UNKNOWN, _OF_IMAGES = 64, 224
 """The sizes at which kernels are measured along unknown dimensions. The second is for dimensions after the second axis,
 which are the height or width of an image.
 """
+_OF_LARGER_IMAGES = (320, 416)
+"""The sizes of a second image. What is the fastest kernel at one size alone may be slow at others, where rows of its
+tensors map to the same sets of a cache, or where a library has other code."""
 
 _OTHERS = (1, 16, 64, 256)
 """Sizes that are tried for all free dimensions where a model cannot have the typical ones."""
@@ -161,6 +164,26 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     equal = ({name: at_least(size, name) for name in free} for size in _OTHERS)
     tried = (sizes for sizes in (first, *equal) if _are_few_elements(main, sizes))
     return next((sizes for sizes in tried if can_have(main, sizes)), {})
+
+
+def weighed_by_default(main: relax.Function) -> list[Sizes]:
+    """The sizes at which a plan of ``main`` for all sizes is weighed where a user gives none; empty if they are not
+    known.
+
+    They are the likely ones. For images, which have none, they are the typical size and that of a larger one.
+    """
+    if likely := [sizes for sizes in combined(by_default(main)) if can_have(main, sizes)]:
+        return likely
+    like, free, of = typical(main), free_dimensions(main), multiples(main)
+    edges = [name for name, axes in free.items() if min(axes) >= 2 and name not in (_cache_of(main) or ())]
+    if not like or not edges:
+        return []
+    larger = dict(like)
+    for number, name in enumerate(edges):
+        size, unit = _OF_LARGER_IMAGES[number % 2], of.get(name, 1)
+        larger[name] = max(size // unit, 1) * unit
+    others = larger != like and _are_few_elements(main, larger) and can_have(main, larger)
+    return [like, larger] if others else []
 
 
 def _cache_of(main: relax.Function) -> tuple[str, str] | None:

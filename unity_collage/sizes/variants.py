@@ -20,7 +20,7 @@ from tvm.ir import IRModule
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
 from ..graph.free_sizes import with_bound_sizes
-from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
+from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, range_of, with_range
 from ..plan.plan import Plan
 from ..tvm_private import give_type
 from .merge import MergedModules
@@ -29,12 +29,12 @@ from .samples import (
     Sizes,
     are_single_tokens,
     by_default,
-    can_have,
     combined,
     described,
     free_dimensions,
     has_negative_size,
     typical,
+    weighed_by_default,
 )
 from .switch import dims_of, switch
 from .weights import Weighted, weighted
@@ -135,7 +135,7 @@ def with_like(mod: IRModule) -> IRModule:
     main = mod["main"]
     like = typical(main)
     measured = main.with_attr(LIKE, like) if like else main
-    possible = [sizes for sizes in combined(by_default(main)) if can_have(main, sizes)]
+    possible = weighed_by_default(main)
     if len(possible) > 1:
         measured = with_range(measured, weighted(possible, {}))
     changed = {mod.get_global_var("main"): measured}
@@ -154,7 +154,8 @@ def one_plan(mod: IRModule, why: str) -> str:
         return (
             "one plan for all sizes; no sizes were found that fit: shapes= or --shape give some to measure at"
         )
-    return f"one plan for all sizes, measured at {described(like)}: {why}"
+    measured = [sizes for sizes, _ in range_of(mod["main"])] or [like]
+    return f"one plan for all sizes, measured at {'; '.join(map(described, measured))}: {why}"
 
 
 def _typed_main(mod: IRModule) -> ir.GlobalVar:
