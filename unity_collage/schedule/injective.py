@@ -26,7 +26,7 @@ and 0.81 us on both; of half as many, 0.42 us and 0.50 us. A parallel region of 
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 _LONG_ROW, _ROWS_A_STEP = 256, 32
-"""Rows of fewer elements go to threads up to so many at a time."""
+"""Rows with fewer elements than the first number go to threads together, as many as the second at most."""
 
 Values = dict[Var, Expr]
 

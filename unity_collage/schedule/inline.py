@@ -162,8 +162,8 @@ def _reads(block: Any, consumer: Any) -> list[TensorLoad]:
 def _turns(block: Any, reads: Sequence[TensorLoad] = ()) -> float:
     """The product of the extents.
 
-    An axis of a size that is not known counts once if it goes through the tensor that is read by ``reads``, which has
-    as many steps. With a stride it goes through a part only.
+    An axis of an unknown size counts once if it goes through the tensor that ``reads`` read, which is as long. With a
+    stride it goes through a part only.
     """
     return prod(_steps(it, reads) for it in block.iter_vars)
 

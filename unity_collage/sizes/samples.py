@@ -40,8 +40,8 @@ _UNKNOWN, _OF_IMAGES = 64, 224
 which are the height or width of an image.
 """
 _OF_LARGER_IMAGES = (320, 416)
-"""The sizes of a second image. What is the fastest kernel at one size alone may be slow at others, where rows of its
-tensors map to the same sets of a cache, or where a library has other code."""
+"""The sizes of a second image. The fastest kernel at one size may be slow at others: there a library has other code, or
+rows of its tensors map to the same sets of a cache."""
 
 _OTHERS = (1, 16, 64, 256)
 """Sizes that are tried for all free dimensions where a model cannot have the typical ones."""
