@@ -38,6 +38,7 @@ from .passes.plan_devices import PlanDevices
 from .passes.prepare import Prepare
 from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
+from .passes.split_sizes import SplitSizes
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .passes.weigh_sizes import WeighSizes
@@ -147,16 +148,17 @@ class Pipeline:
         """The passes from candidates to their costs."""
         correcting = [CorrectCosts(self.model)] if self.correct else []
         measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
+        weighing = [WeighSizes(self.model), SplitSizes(most_regret=self.most_regret)]
         if self.every or self.tune_trials or self.memory is not None:
             estimating = EstimateCosts(self.model, self.tune_trials)
-            return [estimating, *measuring, OfferMerged(self.model), WeighSizes(self.model)]
+            return [estimating, *measuring, OfferMerged(self.model), *weighing]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
             EstimateNeededCosts(self.model, self.programs, self.hopeless, self.only_choices),
             *measuring,
             EstimateNeededCosts(self.model, only_choices=self.only_choices),
             OfferMerged(self.model),
-            WeighSizes(self.model),
+            *weighing,
         ]
 
 

@@ -27,7 +27,7 @@ def compared(
 ) -> tuple[str, FirstCall | None, Comparison]:
     """The outcome where programs, fastest first, have these results with other sizes, or do not run there."""
     names = dict(zip((OURS, OTHER, THIRD), found.values(), strict=False))
-    monkeypatch.setattr(between, "unmet_sizes", lambda _: {"batch": 6})
+    monkeypatch.setattr(between, "unmet_sizes", lambda _: [{"batch": 6}])
     monkeypatch.setattr(between, "inputs_of_sizes", lambda *_: [np.zeros(6, np.float32)])
 
     def first_call(name: str, inputs: list[np.ndarray]) -> FirstResults | str:

@@ -23,14 +23,18 @@ from unity_collage.cli.check_plan import findings
 from unity_collage.compiler import explain
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import ModelError
-from unity_collage.graph.variants import range_of
+from unity_collage.graph.variants import UpTo, called_by_switch, range_of, up_to_of
 from unity_collage.inspection.statement import of_text
+from unity_collage.lowering.build import build
 from unity_collage.passes import (
     AnnotateCandidates,
     ChooseVariants,
     EstimateCosts,
+    FuseRemaining,
     MakeVariants,
+    OffloadBYOC,
     SearchPartition,
+    SplitSizes,
     WeighSizes,
 )
 from unity_collage.passes.weigh_sizes import MOST, spread
@@ -237,6 +241,66 @@ def test_variants_with_equal_costs_are_one_plan() -> None:
     assert {each.runs for each in claim_of(after).sizes} == {"main_any_size"}
     assert not any(gvar.name_hint.startswith("main_n_") for gvar in after.get_global_vars())
     assert tvm.script.from_source(after.script(show_meta=True))["main"].attrs
+
+
+@cache
+def split() -> tuple[IRModule, IRModule]:
+    """The module before the search, and after variants were chosen, with two plans for sizes without a variant."""
+    samples = {"n": [2, 8, 64, 128], "m": [2]}
+    with host_target():
+        before = SplitSizes()(costed(samples, BySize(fused_pays_below_16)))
+        return before, ChooseVariants(0.5, math.inf)(SearchPartition()(before))
+
+
+def test_few_rows_have_a_plan_of_their_own_where_one_plan_costs_more() -> None:
+    before, after = split()
+    limit = up_to_of(before["main_smaller_sizes"])
+    assert limit == UpTo(("n", "m"), 45), "between 8 * 2 and 64 * 2"
+    assert range_of(before["main_smaller_sizes"]) == [({"n": 2, "m": 2}, 0.5), ({"n": 8, "m": 2}, 0.5)]
+    assert range_of(before["main_any_size"]) == [({"n": 64, "m": 2}, 0.5), ({"n": 128, "m": 2}, 0.5)]
+    plans = PLAN.by_function(after)
+    assert labels(plans["main_smaller_sizes"]) == ["relu+exp"]
+    assert labels(plans["main_any_size"]) == ["relu", "exp"]
+    assert [each.runs for each in claim_of(after).sizes] == ["main_smaller_sizes"] * 2 + ["main_any_size"] * 2
+    assert plans["main"].remarks[0] == "sizes with n * m <= 45 main_smaller_sizes, otherwise main_any_size"
+    again = tvm.script.from_source(after.script(show_meta=True))
+    assert called_by_switch(again["main"]) == ("main_smaller_sizes", "main_any_size")
+
+
+def test_two_plans_for_other_sizes_are_right_on_both_sides_of_the_limit() -> None:
+    _, after = split()
+    with host_target():
+        vm = relax.VirtualMachine(build(FuseRemaining()(OffloadBYOC()(after)), host_target()), tvm.cpu())
+    for rows in (0, 1, 22, 23, 64, 200):
+        x = np.random.default_rng(rows).standard_normal((rows, 2, 4), dtype=np.float32)
+        np.testing.assert_allclose(
+            vm["main"](tvm.runtime.tensor(x)).numpy(), np.exp(np.maximum(x, 0)), rtol=1e-5
+        )
+
+
+def test_the_certificate_of_two_plans_for_other_sizes_is_checked(tmp_path: Path) -> None:
+    before, after = split()
+    (tmp_path / "before.py").write_text(before.script(show_meta=True))
+    for annotated in (None, str(tmp_path / "before.py")):
+        found = verdicts(reported(after, tmp_path), annotated)
+        assert found["main"].startswith("4 sizes, ")
+        assert "weighed over 2 sizes" in found["main_smaller_sizes"]
+
+    def without_small(plans: dict[str, Plan]) -> None:
+        plans["main_smaller_sizes"] = replace(plans["main_smaller_sizes"], at_samples=())
+
+    assert (
+        "no plan for all sizes is weighed at n 2, m 2"
+        in verdicts(reported(after, tmp_path, without_small))["main"]
+    )
+
+
+def test_one_plan_is_enough_where_a_second_saves_little() -> None:
+    samples = {"n": [2, 8, 64, 128], "m": [2]}
+    before = costed(samples, BySize(lambda _label, size, _free: 1e-6 * size))
+    assert SplitSizes()(before).same_as(before)
+    few = costed({"n": [2, 64], "m": [2]}, BySize(fused_pays_below_16))
+    assert SplitSizes()(few).same_as(few), "two samples, which may have variants"
 
 
 def test_a_size_that_may_lose_no_more_keeps_its_variant() -> None:

@@ -89,7 +89,7 @@ def test_prompts_of_a_decoder_are_measured_at_a_length_of_their_own() -> None:
     assert like_of(mod[prompts]) == {"length": 64, "past": 64}
     assert range_of(mod["main"]) and not range_of(mod[prompts])
     assert samples_of(mod) == [{"past": 64, "length": 1}]
-    assert unmet_sizes(mod) == {"past": 32, "length": 64}
+    assert unmet_sizes(mod) == [{"past": 32, "length": 64}]
 
 
 @pytest.mark.parametrize(

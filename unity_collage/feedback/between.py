@@ -7,6 +7,7 @@ wrong there, would not be noticed otherwise.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,16 +21,26 @@ from .comparison import Comparison
 
 
 def confirmed(comparison: Comparison, winner: str) -> tuple[str, FirstCall | None]:
-    """The fastest program, from ``winner`` on, that is right with sizes that are none of the samples, and its first
-    call with them.
+    """The fastest program, from ``winner`` on, that is right with sizes that are none of the samples.
+
+    With it the slowest of its first calls with them, compared with later ones.
 
     A program is right if another one has the same results. Those before it are dropped with a reason. If no two agree,
     the first one that runs is taken, and :attr:`FirstCall.differs` says so. If none runs, the model does not take these
     sizes.
     """
-    sizes = unmet_sizes(comparison.builder.imported)
-    if sizes is None:
-        return winner, None
+    calls: list[FirstCall] = []
+    for sizes in unmet_sizes(comparison.builder.imported):
+        chosen, call = _confirmed_with(comparison, winner, sizes)
+        calls = [*(calls if chosen == winner else []), *([call] if call else [])]
+        winner = chosen
+    return winner, max(calls, key=lambda call: (bool(call.differs), call.seconds / call.later), default=None)
+
+
+def _confirmed_with(
+    comparison: Comparison, winner: str, sizes: Mapping[str, int]
+) -> tuple[str, FirstCall | None]:
+    """:func:`confirmed` with these sizes."""
     try:
         inputs = inputs_of_sizes(comparison.builder.imported, sizes)
     except CollageError:  # no tensor has these sizes
@@ -44,7 +55,7 @@ def confirmed(comparison: Comparison, winner: str) -> tuple[str, FirstCall | Non
     first, later = trial.called(chosen), comparison.worker.later_calls(chosen, inputs)
     if isinstance(first, str) or isinstance(later, str):
         return chosen, None
-    return chosen, FirstCall(sizes, first.seconds, later, differs, first.kernels, first.compiling)
+    return chosen, FirstCall(dict(sizes), first.seconds, later, differs, first.kernels, first.compiling)
 
 
 class _Trial:

@@ -6,6 +6,7 @@ Attributes of functions, which every pass can read, mark them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, relax
@@ -22,8 +23,23 @@ RANGE = "collage.range"
 """Attribute of a function that runs at many sizes, and of the function that chooses variants: the sample sizes at which
 plans are weighed, each with its weight; the weights add up to 1."""
 
+UP_TO = "collage.up_to"
+"""Attribute of a function for all smaller sizes: the dimensions, and the greatest product of their sizes."""
+
 SWITCH = "collage.switch"
 """Attribute of the function that calls the variants: their names, the one for all other sizes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """Sizes whose product is small."""
+
+    dimensions: tuple[str, ...]
+    most: int
+    """The greatest product."""
+
+    def __str__(self) -> str:
+        return f"{' * '.join(self.dimensions)} <= {self.most}"
 
 
 def sizes_of(func: ir.BaseFunc) -> dict[str, int]:
@@ -50,6 +66,17 @@ def range_of(func: ir.BaseFunc) -> list[tuple[dict[str, int], float]]:
 def with_range(func: relax.Function, weights: Iterable[tuple[Mapping[str, int], float]]) -> relax.Function:
     """``func`` with the sizes at which plans are weighed, and their weights."""
     return func.with_attr(RANGE, [{"sizes": dict(sizes), "weight": weight} for sizes, weight in weights])
+
+
+def up_to_of(func: ir.BaseFunc) -> UpTo | None:
+    """The sizes up to which the switch calls ``func``; None for a function without such a limit."""
+    found: Any = func.attrs[UP_TO] if UP_TO in (func.attrs or {}) else None
+    return found and UpTo(tuple(map(str, found["dimensions"])), int(found["most"]))
+
+
+def with_up_to(func: relax.Function, limit: UpTo) -> relax.Function:
+    """``func`` as one that the switch calls for sizes up to ``limit``."""
+    return func.with_attr(UP_TO, {"dimensions": list(limit.dimensions), "most": limit.most})
 
 
 def twin(func: relax.Function) -> relax.Function:

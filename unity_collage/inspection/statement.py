@@ -31,7 +31,10 @@ class Statement:
 
     def checked(self, name: str, plan: Plan) -> Finding:
         """The verdict on the ``plan`` of the function ``name``; raises CollageError where that is not stated."""
-        if plan.variants and plan.certificate is None:  # there was no search for a function that only chooses
+        chooses = (
+            plan.variants or plan.range is not None
+        )  # there was no search for a function that only chooses
+        if chooses and plan.certificate is None:
             return checked(plan)
         func = self._searched(name)
         if func is None:

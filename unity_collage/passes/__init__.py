@@ -25,6 +25,7 @@ from .plan_devices import PlanDevices
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition, why_not_plan
+from .split_sizes import SplitSizes
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
 from .weigh_sizes import WeighSizes
@@ -55,6 +56,7 @@ __all__ = [
     "Prepare",
     "ScheduleBranches",
     "SearchPartition",
+    "SplitSizes",
     "StackProducts",
     "ToPrecision",
     "WeighSizes",

@@ -20,12 +20,12 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
+from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of, up_to_of
 from ..plan.plan import Plan
 from ..plan.ranges import RangeClaim, SizeClaim, named, regret_text
 from ..plan.worth import LEAST_SAVING, MOST_REGRET, Offer, worth_beside_shared
 from ..sizes.samples import described
-from ..sizes.switch import switch
+from ..sizes.switch import Called, switch
 from ..sizes.variants import OWN
 
 
@@ -64,6 +64,8 @@ class _Known:
 
     sizes: dict[str, int]
     variant: str
+    shared: str
+    """The function that would run there without the variant."""
     plan: Plan
     offer: Offer
 
@@ -79,9 +81,14 @@ class _Range:
         return cast(relax.Function, self.mod["main"])
 
     @cached_property
+    def others(self) -> list[str]:
+        """The functions for sizes without a variant: that for smaller ones, if there is one, and that for the rest."""
+        return [name for name in called_by_switch(self.main) if not sizes_of(self.mod[name])]
+
+    @property
     def shared(self) -> str:
         """The function for all other sizes."""
-        return called_by_switch(self.main)[-1]
+        return self.others[-1]
 
     @cached_property
     def variants(self) -> dict[str, dict[str, int]]:
@@ -93,19 +100,22 @@ class _Range:
     def known(self) -> list[_Known]:
         """The samples at which both plans have a cost, with weights that add up to 1."""
         plans = PLAN.by_function(self.mod)
-        shared = plans.get(self.shared)
-        samples = shared.at_samples if shared else ()
-        there = {tuple(sorted(each.sizes.items())): each.seconds for each in samples}
+        there = {
+            tuple(sorted(each.sizes.items())): (name, each.seconds)
+            for name in self.others
+            if name in plans
+            for each in plans[name].at_samples
+        }
         found: list[_Known] = []
         for sizes, weight in range_of(self.main):
             name = next((name for name, own in self.variants.items() if own == sizes), "")
-            plan, other = plans.get(name), there.get(tuple(sorted(sizes.items())), math.inf)
+            plan, (shared, other) = plans.get(name), there.get(tuple(sorted(sizes.items())), ("", math.inf))
             if plan is None or plan.certificate is None or not plan.has_costs:
                 continue
             if other == math.inf:
                 continue
             offer = Offer(weight, plan.seconds, other, plan.certificate.seconds)
-            found.append(_Known(sizes, name, plan, offer))
+            found.append(_Known(sizes, name, shared, plan, offer))
         total = fsum(each.offer.weight for each in found)
         return [replace(each, offer=replace(each.offer, weight=each.offer.weight / total)) for each in found]
 
@@ -133,7 +143,7 @@ class _Range:
             assert certificate is not None
             seconds, runs = each.offer.own, each.variant
             if each.variant in left_out:
-                seconds, runs = each.offer.shared, self.shared
+                seconds, runs = each.offer.shared, each.shared
             sizes.append(
                 SizeClaim(
                     sizes=each.sizes,
@@ -153,21 +163,22 @@ class _Range:
 
     def _switched(self, kept: Mapping[str, Mapping[str, int]]) -> relax.Function:
         """``main``, which calls the variants that stay."""
-        called = [(sizes, self.mod.get_global_var(name)) for name, sizes in kept.items()]
+        limits = {name: limit for name in self.others if (limit := up_to_of(self.mod[name])) is not None}
+        called: list[Called] = [
+            (sizes, self.mod.get_global_var(name)) for name, sizes in {**kept, **limits}.items()
+        ]
         return switch(self.main, called, self.mod.get_global_var(self.shared))
 
     def _remarks(
         self, claim: RangeClaim, kept: Mapping[str, Mapping[str, int]], left_out: set[str], least: float
     ) -> list[str]:
-        own = "; ".join(named(sizes) for sizes in kept.values())
-        found = [
-            f"{OWN}{own}; other sizes run {self.shared}" if kept else f"one plan for all sizes: {self.shared}"
-        ]
+        found = [self._who_runs(kept)]
         shared = [each for each in self.known if each.variant in left_out]
         if shared:
             where = "; ".join(named(each.sizes) for each in shared)
+            functions = " and ".join(dict.fromkeys(each.shared for each in shared))
             found.append(
-                f"{where} shares {self.shared}: a plan of its own would save less than {least:.1%} of the expected "
+                f"{where} shares {functions}: a plan of its own would save less than {least:.1%} of the expected "
                 f"{1e3 * claim.expected_seconds:.4g} ms"
             )
         found.append(regret_text(claim))
@@ -175,6 +186,17 @@ class _Range:
         if unknown := [named(self.variants[name]) for name in kept if name not in known]:
             found.append(f"{'; '.join(unknown)} keeps its plan: it was not weighed")
         return found
+
+    def _who_runs(self, kept: Mapping[str, Mapping[str, int]]) -> str:
+        """Which functions run at which sizes."""
+        own = "; ".join(named(sizes) for sizes in kept.values())
+        limits = [(up_to_of(self.mod[name]), name) for name in self.others[:-1]]
+        if not limits and not kept:
+            return f"one plan for all sizes: {self.shared}"
+        smaller = "".join(f"with {limit} {name}, otherwise " for limit, name in limits)
+        return (
+            f"{OWN}{own}; other sizes run {smaller}{self.shared}" if kept else f"sizes {smaller}{self.shared}"
+        )
 
 
 def _without_first(remarks: Sequence[str]) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) ->
         return "it names a sample twice, or one without sizes"
     if not any(plan.at_samples for plan in plans.values()):
         return "no plan for all sizes is weighed over samples"
+    weighed: set[tuple[tuple[str, int], ...]] = set()
     for shared in plans.values():
         theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
         if not theirs or shared.sizes:
@@ -89,12 +90,14 @@ def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) ->
             searched = [name for name in variants if name in plans and plans[name].certificate is not None]
             if _key(at.sizes) not in mine and (searched or not variants):
                 return f"it does not say what runs at {named(at.sizes)}"
-        total = fsum(theirs.get(key, 0.0) for key in mine)
-        for each in claim.sizes:
-            weight = theirs.get(_key(each.sizes), 0.0)
-            if not total or not are_equal(weight / total, each.weight):
+        both = [each for each in claim.sizes if _key(each.sizes) in theirs]
+        total, own = fsum(theirs[_key(each.sizes)] for each in both), fsum(each.weight for each in both)
+        for each in both:
+            if not total or not own or not are_equal(theirs[_key(each.sizes)] / total, each.weight / own):
                 return f"the weight of {named(each.sizes)} is not that of the plan for all sizes"
-    return None
+        weighed |= theirs.keys()
+    left = next((each for each in claim.sizes if _key(each.sizes) not in weighed), None)
+    return None if left is None else f"no plan for all sizes is weighed at {named(left.sizes)}"
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

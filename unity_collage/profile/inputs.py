@@ -108,22 +108,25 @@ def input_sets(mod: IRModule) -> list[list[np.ndarray]]:
     return [inputs_of_sizes(mod, sizes) for sizes in samples]
 
 
-def unmet_sizes(mod: IRModule) -> dict[str, int] | None:
-    """Sizes of the open dimensions that are none of the samples: between the two largest, or half of the only one.
+def unmet_sizes(mod: IRModule) -> list[dict[str, int]]:
+    """Sizes of the open dimensions that are none of the samples, the smaller first; empty where there are none.
 
-    Where that is 1, the size at which the kernels for all other sizes are measured: so the prompts of a decoder are run
-    too. None where no dimension has such a size.
+    They are those between the two smallest and the two largest samples, since sizes may have two plans, or half of the
+    only sample. Where that is 1, it is the size at which the kernels for all other sizes are measured: so the prompts
+    of a decoder are run too.
     """
     samples = samples_of(mod)
     if not samples:
-        return None
-    found: dict[str, int] = {}
+        return []
     others = like_of(mod[called[-1]]) if (called := called_by_switch(mod["main"])) else {}
+    small: dict[str, int] = {}
+    large: dict[str, int] = {}
     for name in samples[0]:
         *smaller, largest = sorted({sizes[name] for sizes in samples})
         half = (smaller[-1] + largest) // 2 if smaller else largest // 2
-        found[name] = half or others.get(name, 1)
-    return None if found in samples else found
+        large[name] = half or others.get(name, 1)
+        small[name] = sum(smaller[:2]) // 2 if len(smaller) > 1 else large[name]
+    return [sizes for sizes in ([small, large] if small != large else [large]) if sizes not in samples]
 
 
 def inputs_of_sizes(mod: IRModule, sizes: Mapping[str, int]) -> list[np.ndarray]:

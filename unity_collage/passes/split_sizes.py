@@ -1,0 +1,156 @@
+"""SplitSizes: a second plan for sizes between the samples, where one plan for all of them would cost much more.
+
+Reads    ``collage.costs`` of the function for all other sizes, from WeighSizes; ``collage.switch`` of ``main``.
+Writes   a copy of that function for smaller sizes, with ``collage.up_to``; both with ``collage.costs`` and
+         ``collage.range`` of their own samples; ``main``, which calls one of them by the product of the sizes.
+Keeps    what ``main`` computes for every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, isqrt, prod
+from typing import cast
+
+import tvm
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+from ..annotations import CANDIDATES, COSTS
+from ..graph import DataflowGraph
+from ..graph.variants import (
+    LIKE,
+    UpTo,
+    called_by_switch,
+    is_switch,
+    like_of,
+    range_of,
+    sizes_of,
+    variants_in,
+    with_range,
+    with_up_to,
+)
+from ..plan.costs import Costs, SampleCosts
+from ..plan.problem import problem_of
+from ..plan.weighed import problem_at, weighed_costs
+from ..plan.worth import LEAST_SAVING, MOST_REGRET
+from ..search import NoCover
+from ..search.auto import solve
+from ..search.validity import seconds_of_only
+from ..sizes.switch import Called, switch
+from ..tvm_private import give_type
+
+SMALLER = "main_smaller_sizes"
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.SplitSizes")
+@dataclass(frozen=True)
+class SplitSizes:
+    """Split the sizes without a variant in two by the product of their free dimensions, if that saves enough.
+
+    The fastest kernels for a few rows are seldom those for many. The samples are in the order of their products. Of
+    all places between two of them the pass takes the one with the least expected cost, by the costs that are known:
+    nothing is measured. It splits if that saves ``least_saving`` of the expected cost, or if a sample would lose more
+    than ``most_regret`` of its cost otherwise.
+    """
+
+    least_saving: float = LEAST_SAVING
+    most_regret: float = MOST_REGRET
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        there = {gvar.name_hint for gvar in mod.get_global_vars()}
+        if "main" not in there or not is_switch(mod["main"]) or SMALLER in there:
+            return mod
+        whole = mod.get_global_var(called_by_switch(mod["main"])[-1])
+        func = mod[whole]
+        if not isinstance(func, relax.Function) or not range_of(func) or not COSTS.on(func):
+            return mod
+        place = self._place(func)
+        return mod if place is None else _split(mod, whole, place)
+
+    def _place(self, func: relax.Function) -> int | None:
+        """How many of the samples, in order, are the smaller ones; None where one plan is about as good."""
+        samples = in_order(COSTS.read(func).samples)
+        if len(samples) < 3:  # of two, each has a variant, or one plan is good enough for both
+            return None
+        one = _at_samples(func, samples)
+        if one is None:
+            return None
+        best, place = one, 0
+        for count in range(1, len(samples)):
+            if _volume(samples[count - 1].sizes) == _volume(samples[count].sizes):
+                continue
+            low, high = _at_samples(func, samples[:count]), _at_samples(func, samples[count:])
+            if (
+                low is not None
+                and high is not None
+                and _expected(samples, low + high) < _expected(samples, best)
+            ):
+                best, place = low + high, count
+        saved = 1 - _expected(samples, best) / _expected(samples, one) if place else 0.0
+        regret = max(each / least - 1 for each, least in zip(one, best, strict=True))
+        return place if place and (saved >= self.least_saving or regret > self.most_regret) else None
+
+
+def in_order(samples: Sequence[SampleCosts]) -> list[SampleCosts]:
+    """The samples from the smallest product of sizes to the largest."""
+    return sorted(samples, key=lambda each: (_volume(each.sizes), *each.sizes.values()))
+
+
+def _volume(sizes: Mapping[str, int]) -> int:
+    return prod(sizes.values())
+
+
+def _expected(samples: Sequence[SampleCosts], seconds: Sequence[float]) -> float:
+    return fsum(each.weight * cost for each, cost in zip(samples, seconds, strict=True))
+
+
+def _at_samples(func: relax.Function, samples: Sequence[SampleCosts]) -> list[float] | None:
+    """The cost at each sample of the plan that is the cheapest over these; None if there is no plan."""
+    graph, costs = DataflowGraph(func), weighed_over(COSTS.read(func), samples)
+    problem = problem_of(graph, CANDIDATES.read(func), costs)
+    try:
+        ids = [option.id for option in solve(problem).chosen]
+    except NoCover:
+        return None
+    found: list[float] = []
+    for sample in costs.samples:
+        there = problem_at(graph, costs, problem, sample)
+        by_id = {option.id: option for option in there.options}
+        found.append(seconds_of_only(there, [by_id[identity] for identity in ids]))
+    return found
+
+
+def weighed_over(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
+    """``costs`` over some of their samples, with weights that add up to 1."""
+    total = fsum(each.weight for each in samples)
+    return weighed_costs(costs, [replace(each, weight=each.weight / total) for each in samples])
+
+
+def _split(mod: IRModule, whole: ir.GlobalVar, place: int) -> IRModule:
+    """``mod`` with a second function for sizes up to the geometric mean of the two samples at ``place``."""
+    func, main = cast(relax.Function, mod[whole]), cast(relax.Function, mod["main"])
+    samples = in_order(COSTS.read(func).samples)
+    most = isqrt(_volume(samples[place - 1].sizes) * _volume(samples[place].sizes))
+    limit = UpTo(tuple(samples[0].sizes), most)
+    smaller = ir.GlobalVar(SMALLER)
+    give_type(smaller, func.ty)
+    small = with_up_to(_over(relax.utils.copy_with_new_vars(func), samples[:place]), limit)
+    called: list[Called] = [(sizes_of(mod[name]), mod.get_global_var(name)) for name in variants_in(mod)]
+    functions = {
+        **dict(mod.functions_items()),
+        whole: _over(func, samples[place:]),
+        smaller: small,
+        mod.get_global_var("main"): switch(main, [*called, (limit, smaller)], whole),
+    }
+    return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos))
+
+
+def _over(func: relax.Function, samples: Sequence[SampleCosts]) -> relax.Function:
+    """``func`` with the costs over these samples, at the middle one of which it is measured."""
+    costs = weighed_over(COSTS.read(func), samples)
+    weights = [(sample.sizes, sample.weight) for sample in costs.samples]
+    sizes = [each for each, _ in weights]
+    like = like_of(func) if like_of(func) in sizes else sizes[len(sizes) // 2]
+    return COSTS.write(with_range(func, weights).with_attr(LIKE, dict(like)), costs)
