@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,7 +24,7 @@ from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .defaults import BUDGET_SECONDS, FLOAT32
 from .devices.table import Named
-from .errors import CollageError
+from .errors import CollageError, warn
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
@@ -442,10 +441,7 @@ def _check_unmeasured(
 def _tell_of_what_is_not_kept(costs: CostModel) -> None:
     database, _ = costs.database_and_lock()
     if database is not None and database.not_kept:
-        warnings.warn(
-            f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}",
-            stacklevel=3,
-        )
+        warn(f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}")
 
 
 def explain(

@@ -1,13 +1,15 @@
-"""The errors that users see: their text says what to do.
+"""The errors and warnings that users see: their text says what to do.
 
-They are registered with the FFI, so an error that is raised inside a pass keeps its class.
+Errors are registered with the FFI, so an error that is raised inside a pass keeps its class.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from inspect import currentframe
 from pathlib import Path
 
 from .ffi import tvm_ffi
@@ -62,6 +64,20 @@ class DatabaseError(CollageError):
 class MissingCost(CollageError):
     """A database that was declared complete does not contain a cost."""
 
+
+def warn(text: str) -> None:
+    """Warn of ``text`` at the line of the user, which called this package, or TVM or PyTorch that called it."""
+    level, of_user, frame = 1, 1, currentframe()
+    while frame is not None:
+        level += 1
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_OF_USERS:
+            of_user = level
+        frame = frame.f_back
+    warnings.warn(text, stacklevel=of_user)
+
+
+_NOT_OF_USERS = (__name__.partition(".")[0], "tvm", "tvm_ffi", "torch")
+"""Packages whose functions may be between the line of a user and a warning."""
 
 _PLAIN = (
     (r"\s*# Metadata omitted\. Use show_meta=True in script\(\) method to show it\.", ""),

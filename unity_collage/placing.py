@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from tvm import relax
@@ -13,7 +12,7 @@ from . import runtime
 from .calling.memory import CPU, CUDA, memory_of
 from .devices.planning import with_plan
 from .devices.table import DeviceTable, Named
-from .errors import CollageError
+from .errors import CollageError, warn
 from .frontend.models import Model, is_of_torch
 from .graph.devices import first_target, key_of, listed, place_of, places_of, targets_in, with_listed_devices
 from .measure.runnable import why_not_measured
@@ -105,7 +104,7 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
     claim_parallel_loops()  # an import of TVM after the runtime was loaded has registered them
     conflict = runtime.why_pools_conflict() or (runtime.why_torch_competes() if runs_beside_torch else None)
     if conflict is not None:
-        warnings.warn(conflict, stacklevel=3)
+        warn(conflict)
     return scope
 
 

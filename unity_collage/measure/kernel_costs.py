@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from ..backends.registry import excluding
 from ..cost.method import Method
 from ..cost.model import Capability, CostModel, Overheads, Progress, Workload, by_target
 from ..database.costs import CostDatabase
-from ..errors import MissingCost
+from ..errors import MissingCost, warn
 from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Point
 from ..search.camps import largest_compatible
 from .locked import missing_costs, missing_fact
@@ -214,9 +213,7 @@ class KernelCosts(CostModel):
             self.progress(0, 1, "measuring this machine: calls and transitions")
             known = self._measured_overheads_of_all(names, str(here.target))
             if "seconds" not in known:
-                warnings.warn(
-                    f"kernel calls could not be timed and count as free: {known['reason']}", stacklevel=2
-                )
+                warn(f"kernel calls could not be timed and count as free: {known['reason']}")
                 return Overheads(unknown=dict.fromkeys(names, str(known["reason"])))
             self._keep_fact(fact, fingerprint, known, known.pop("doubtful"))
         return Overheads(

@@ -8,7 +8,6 @@ Keeps    every binding: this pass changes attributes only.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -19,7 +18,7 @@ from ..annotations import CANDIDATES, COSTS
 from ..cost.asking import skipped
 from ..cost.model import Capability, CostModel
 from ..database.rows import digest
-from ..errors import CollageError
+from ..errors import CollageError, warn
 from ..feedback.corrections import corrected_costs
 from ..feedback.observed import with_costs
 from ..measure.measured import MeasuredCost
@@ -69,7 +68,7 @@ class CorrectCosts:
                 lambda: {key: asdict(cost) for key, cost in self._corrected(mod).items()},
             )
         except CollageError as error:  # the failure is not stored: the next run may succeed
-            warnings.warn(f"costs are not compared with the running program: {error}", stacklevel=2)
+            warn(f"costs are not compared with the running program: {error}")
             return mod
         return with_costs(mod, {key: Cost(**cost) for key, cost in (found or {}).items()})
 

@@ -8,7 +8,6 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
@@ -22,7 +21,7 @@ from ..cost.asking import answered, workloads
 from ..cost.expected import with_expected
 from ..cost.model import Capability, CostModel, Overheads, Workload
 from ..cost.tuned import tuned_costs
-from ..errors import CollageError
+from ..errors import CollageError, warn
 from ..graph import DataflowGraph
 from ..measure.measured import MeasuredCost
 from ..plan.costs import Cost, Costs
@@ -89,7 +88,7 @@ def _warn_if_all_failed(costs: Mapping[str, Cost]) -> None:
     if costs and all(cost.seconds is None for cost in costs.values()):
         reason = next(iter(costs.values())).reason
         text = f"no kernel has a cost, so TVM compiles everything; the first reason: {reason}"
-        warnings.warn(text, stacklevel=3)
+        warn(text)
 
 
 def _has_candidates(func: ir.BaseFunc) -> TypeGuard[relax.Function]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 from .. import runtime
 from ..calling.memory import CUDA, memory_of
 from ..calling.signature import Signature
-from ..errors import CollageError, first_line, is_file, not_a_file
+from ..errors import CollageError, first_line, is_file, not_a_file, warn
 from ..ffi import tvm_ffi
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
@@ -59,7 +58,7 @@ def _loaded(file: BinaryIO, path: str | Path) -> Program:
     except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
         raise CollageError(f"{path} cannot be loaded as a program: {first_line(error)}") from error
     if reason := _why_slower_here(facts["threads"]):
-        warnings.warn(f"{path} {reason}", stacklevel=3)
+        warn(f"{path} {reason}")
     return program
 
 

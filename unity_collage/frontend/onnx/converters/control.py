@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import onnx
 from tvm import relax
 from tvm.ir import GlobalVar
 
-from ....errors import ModelError
+from ....errors import ModelError, warn
 from ..captured import Captured, Inside, free_names
 from ..node import Converted, OnnxNode
 from ..recursion import TensorForm, sized
@@ -72,9 +71,7 @@ def _branches(node: OnnxNode, graphs: Sequence[onnx.GraphProto]) -> list[_Branch
         raise errors[0]
     for error in errors:
         holds = "true" if found[0] is None else "false"
-        warnings.warn(
-            f"the program fails where the condition of {node.title} is {holds}: {error}", stacklevel=2
-        )
+        warn(f"the program fails where the condition of {node.title} is {holds}: {error}")
     return found
 
 
