@@ -60,7 +60,7 @@ class _Interrupted:
         self.closed = True
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, _Stopped])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, _Stopped, TimeoutError])
 def test_an_interruption_ends_the_process_so_that_no_stale_answer_is_read(error: type[BaseException]) -> None:
     child, process = Child("no.module", {}, 1.0), _Interrupted(error)
     child._process, child._is_ready = process, True  # type: ignore[assignment]

@@ -19,7 +19,7 @@ import pytest
 from unity_collage.processes import process
 from unity_collage.processes.child import Child, NoAnswer
 from unity_collage.processes.forking import Forked
-from unity_collage.processes.process import Ending, Garbled, Gone, Process
+from unity_collage.processes.process import Ending, Garbled, Gone, Process, Silent
 
 PRELUDE = """
 import json, os, signal, socket, sys, time
@@ -143,7 +143,7 @@ def test_a_process_that_closes_its_connection_and_goes_on_is_silent(
     closing = started("os.closerange(0, 1000)\ntime.sleep(3600)")
     with pytest.raises(Gone):
         closing.receive(60.0)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(Silent):
         closing.ending()
 
 
@@ -195,10 +195,39 @@ def test_a_message_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         receiving(b"x" * 101).receive(1.0)
 
 
+def test_a_time_limit_of_the_user_is_not_taken_for_a_silent_process() -> None:
+    """A signal handler that raises TimeoutError, as for a limit of the whole program, is not about the process."""
+    waiting = receiving(b"")
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("of the user")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(TimeoutError, match="of the user"):
+            waiting.receive(60.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(Silent):
+        waiting.receive(0.01)
+
+
+def test_a_process_that_does_not_read_a_long_message_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STARTING_SECONDS", 0.05)
+    made, theirs = object.__new__(Process), socket.socketpair()
+    made._socket = theirs[0]
+    made._socket.setblocking(False)
+    with pytest.raises(Silent):
+        made.send({"text": "x" * (1 << 22)})
+
+
 def receiving(sent: bytes) -> Process:
     """The parent's end of a connection over which ``sent`` came."""
     made = object.__new__(Process)
-    made._socket, theirs = socket.socketpair()
+    made._socket, made._theirs = socket.socketpair()  # type: ignore[attr-defined]  # both live as long
+    theirs = made._theirs  # type: ignore[attr-defined]
     made._received = b""
     theirs.sendall(sent[:1000])
     if len(sent) > 1000:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from .log import logged_again
-from .process import ENDING_SECONDS, STARTING_SECONDS, Ending, Garbled, Gone, Message, Process
+from .process import ENDING_SECONDS, STARTING_SECONDS, Ending, Garbled, Gone, Message, Process, Silent
 
 LOGGER = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Child:
                     self.stage, self.suspect = message["stage"], message.get("key")
                 elif not logged_again(message):
                     yield message
-        except TimeoutError:
+        except Silent:
             failure = self._silent(seconds)
         except Gone:
             failure = self._gone()
@@ -141,7 +141,7 @@ class Child:
         assert self._process is not None
         try:
             ending = self._process.ending()
-        except TimeoutError:  # it has closed its connection, and still runs
+        except Silent:  # it has closed its connection, and still runs
             return self._silent(ENDING_SECONDS)
         return NoAnswer(str(ending), self.stage, ending)
 

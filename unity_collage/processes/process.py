@@ -35,6 +35,13 @@ class Gone(Exception):
     """The process has ended, or has closed its connection."""
 
 
+class Silent(Exception):
+    """The process has not sent, read or ended anything within a time limit.
+
+    It is not a TimeoutError, which a signal handler of the user may raise while we wait.
+    """
+
+
 class Garbled(Exception):
     """Something came over the connection that is not a message."""
 
@@ -80,6 +87,7 @@ class Process:
         self._scratch = Scratch("worker")
         self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)  # of a message, as much is sent as there is room for
         wanted = {**environment(), **(variables or {}), "TMPDIR": self._scratch.name}
         with theirs:
             found = None
@@ -108,17 +116,19 @@ class Process:
             )
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; raises Gone when the process has ended, TimeoutError when it does not read."""
+        """Send a message; raises Gone when the process has ended, Silent when it does not read."""
+        left = memoryview(json.dumps(dict(message)).encode() + b"\n")
         try:
-            self._socket.settimeout(STARTING_SECONDS)
-            self._socket.sendall(json.dumps(dict(message)).encode() + b"\n")
+            while left:
+                self._await(select.POLLOUT, STARTING_SECONDS)
+                left = left[self._socket.send(left) :]
         except ConnectionError as error:
             raise Gone from error
 
     def receive(self, timeout_seconds: float) -> Message:
-        """The next message; raises TimeoutError after ``timeout_seconds`` of silence, Gone at its end, or Garbled."""
-        self._socket.settimeout(timeout_seconds)
+        """The next message; raises Silent after ``timeout_seconds`` of silence, Gone at its end, or Garbled."""
         while b"\n" not in self._received:
+            self._await(select.POLLIN, timeout_seconds)
             try:
                 chunk = self._socket.recv(1 << 16)
             except ConnectionError as error:
@@ -140,14 +150,24 @@ class Process:
     @property
     def is_silent(self) -> bool:
         """Whether the process runs, as far as is known, and nothing that it has sent is left to receive."""
-        return not self._received and not select.select([self._socket], (), (), 0)[0]
+        return not self._received and not self._is_ready(select.POLLIN, 0.0)
+
+    def _await(self, event: int, seconds: float) -> None:
+        if not self._is_ready(event, seconds):
+            raise Silent
+
+    def _is_ready(self, event: int, seconds: float) -> bool:
+        """Whether the socket can be read or written within this time; it does not block then."""
+        waiting = select.poll()
+        waiting.register(self._socket, event)
+        return bool(waiting.poll(seconds * 1e3))
 
     def ending(self) -> Ending:
-        """How the process has ended, after Gone; raises TimeoutError where it has not."""
+        """How the process has ended, after Gone; raises Silent where it has not."""
         try:
             code = self._supervisor.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired as error:
-            raise TimeoutError from error
+            raise Silent from error
         self._report.seek(0)
         lines = self._report.read().decode(errors="replace").strip().splitlines()
         try:

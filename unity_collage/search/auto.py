@@ -13,7 +13,7 @@ from .certificate import Certificate, at_least, certificate_of
 from .enumeration import Enumeration, why_not_enumerated
 from .exact import cheapest_cover
 from .greedy import greedy_cover
-from .milp import milp_cover
+from .milp import NotInTime, milp_cover
 from .plans import solution_of
 from .potentials import potentials_of
 from .problem import NoCover, Problem, Solution
@@ -125,7 +125,7 @@ def _with_transitions(problem: Problem, seconds: float) -> Solution | None:
     near = _without_transitions(problem, seconds / 2)
     try:
         found = milp_cover(problem, seconds / 2, start=near)
-    except TimeoutError:
+    except NotInTime:
         return near
     return found if near is None else _best_of(found, near)
 
@@ -151,7 +151,7 @@ def _second_opinion(problem: Problem, seconds: float, error: NoCover) -> Solutio
     """
     try:
         return milp_cover(problem, seconds)
-    except (NoCover, TimeoutError):
+    except (NoCover, NotInTime):
         raise error from None
 
 

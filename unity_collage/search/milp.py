@@ -21,10 +21,14 @@ _TOLERANCE = 1e-6
 """The relative gap up to which a plan is taken for optimal, since HiGHS computes bounds in floating point."""
 
 
+class NotInTime(TimeoutError):
+    """No valid plan was found in time. The TimeoutError of a signal handler of the user is another one."""
+
+
 def milp_cover(problem: Problem, seconds: float = 60.0, start: Solution | None = None) -> Solution:
     """A cheapest valid plan with its bound; if the time ends, the best plan known, such as ``start`` or the greedy one.
 
-    Raises NoCover, and TimeoutError if no valid plan was found in time.
+    Raises NoCover, and NotInTime if no valid plan was found in time.
     """
     deadline = time.monotonic() + seconds
     best = start or _greedy(problem)
@@ -63,7 +67,7 @@ def _better(known: Solution | None, found: Solution) -> Solution:
 
 def _answer(best: Solution | None, bound: float, visited: int, seconds: float) -> Solution:
     if best is None:
-        raise TimeoutError(f"no valid plan found within {seconds} s")
+        raise NotInTime(f"no valid plan found within {seconds} s")
     near = best.seconds - bound <= _TOLERANCE * best.seconds
     lower_bound = best.seconds if near else bound
     return Solution(best.chosen, best.left_behind, best.seconds, lower_bound, "milp", visited)
