@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,28 @@ def test_a_measurement_that_fails_says_why(
     monkeypatch.setattr(own_process, "_MOST_SECONDS", seconds)
     with pytest.raises(CollageError, match=f"this machine cannot be measured by failing: {reason}"):
         own_process.measured_by("failing")
+
+
+def test_ctrl_c_reaches_this_process_alone(tmp_path: Path) -> None:
+    """The first one only ends the measuring of kernels. In a terminal all processes of the group get it."""
+    (tmp_path / "slow.py").write_text("import time; time.sleep(0.5); print(16)")
+    code = (
+        "import os, signal, threading\n"
+        "from unity_collage.machine.own_process import measured_by\n"
+        "signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "threading.Timer(0.25, lambda: os.killpg(0, signal.SIGINT)).start()\n"
+        "print(measured_by('slow'))"
+    )
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "16\n", done.stderr
 
 
 @pytest.mark.parametrize(

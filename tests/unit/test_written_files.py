@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from unity_collage.errors import CollageError
-from unity_collage.lowering import library_file
+from unity_collage.lowering import library_file, writing
 from unity_collage.lowering.library_file import why_no_file, write
 
 
@@ -50,3 +51,16 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CollageError, match=r"old cannot be written: .*No space left"):
         write(tmp_path / "old", b"new")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_ctrl_c_does_not_end_the_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compile that is asked to stop measuring links its program all the same."""
+    here = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    inside: list[bool] = []
+
+    def linker(*_: object) -> None:
+        inside.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    monkeypatch.setattr(writing.cc, "create_shared", linker)
+    writing._linked("program.so", ["0.o"])
+    assert inside == [True] and signal.pthread_sigmask(signal.SIG_BLOCK, ()) == here

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ def write(module: Any, path: Path) -> None:
 def write_linked(module: Any, path: Path) -> None:
     """Write a shared library, where :func:`has_linker_for` the module's processor holds."""
     imports = ImportsApart()
-    _exported(module, path, cc.create_shared, imports.packed)
+    _exported(module, path, _linked, imports.packed)
     imports.append(path)
 
 
@@ -50,6 +52,25 @@ def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Call
     executable.export_library(str(path), fcompile=link, fpack_imports=pack)
 
 
+def _linked(path: str, files: Sequence[str], **options: Any) -> None:
+    """Link a shared library; it takes less than a second, for which Ctrl-C waits."""
+    with _without_interrupts():
+        cc.create_shared(path, list(files), **options)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the block, also in processes that are started inside.
+
+    In a terminal Ctrl-C would end the linker itself. A compile that only stops to measure would fail then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
     """A stand-in for the linker that ``export_library`` calls."""
     if any(Path(name).suffix != ".o" for name in files):
@@ -57,7 +78,7 @@ def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
             raise RuntimeError(
                 "a part of it is C source, which needs a C++ compiler: install one, such as g++"
             )
-        cc.create_shared(path, list(files))
+        _linked(path, files)
         return
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for number, name in enumerate(files):

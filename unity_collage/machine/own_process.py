@@ -26,6 +26,7 @@ def measured_by(module: str, *arguments: str) -> Any:
             text=True,
             check=True,
             timeout=_MOST_SECONDS,
+            start_new_session=True,  # Ctrl-C in a terminal reaches every process of ours there
         )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired:
