@@ -6,8 +6,10 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from tempfile import NamedTemporaryFile
 import numpy as np
 import pytest
 
-from unity_collage.cli import backends, in_place
+from unity_collage.cli import backends, command, in_place
 from unity_collage.cli import compile as compile_command
 from unity_collage.cli import main as cli
 from unity_collage.cli.verify import add_verify, check_verify
@@ -88,6 +90,48 @@ def test_expected_errors_are_one_line(
     lines: list[str],
 ) -> None:
     assert ended(monkeypatch, capfd, raising(error)) == (code, lines)
+
+
+def test_a_warning_is_a_line_without_a_place_in_the_code(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def run(_options: argparse.Namespace) -> None:
+        for text in ("in two\nlines", "another", "in two\nlines"):
+            warnings.warn(text, stacklevel=1)
+
+    before = warnings.showwarning
+    assert ended(monkeypatch, capfd, run) == (0, ["warning: in two lines", "warning: another"])
+    assert warnings.showwarning is before
+
+
+def test_a_warning_that_is_made_an_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ended(monkeypatch, capfd, lambda _: warnings.warn("two\npools", stacklevel=1))
+    assert found == (1, ["unity-collage: two pools"])
+
+
+def test_the_package_run_as_a_module_has_the_exit_code_of_its_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "unity_collage", "compile", "missing.onnx"]
+    assert subprocess.run(command, capture_output=True, cwd=tmp_path, check=False).returncode == 1
+
+
+def test_ctrl_c_while_the_commands_are_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupts() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupts)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        assert command() == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL  # no traceback of what is left to do either
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert capsys.readouterr().err == "unity-collage: interrupted; all costs measured so far are stored\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

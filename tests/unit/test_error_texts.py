@@ -50,6 +50,17 @@ def test_a_model_that_does_not_fit_names_its_shapes(model: onnx.ModelProto, part
         assert noise not in text
 
 
+def test_a_warning_names_the_line_of_the_user() -> None:
+    branch = "b () => (float[{0}] r) {{ s = Constant <value = int64[1] {{{0}}}> () r = Reshape (x, s) }}"
+    made = model_of(
+        "m (float[4] x, bool c) => (float[n] y) "
+        f"{{ y = If (c) <then_branch = {branch.format(4)}, else_branch = {branch.format(3)}> }}"
+    )
+    with pytest.warns(UserWarning, match="fails where the condition") as told:
+        import_model(made)
+    assert told[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 from argparse import Namespace
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from ..errors import CollageError, first_line
 from ..ffi import import_without_torch
 from ..progress import Report, shown
+from .exit_codes import INTERRUPTED
 
 STARTED = time.monotonic()
 """When the command began, in seconds of the monotonic clock."""
@@ -23,9 +25,20 @@ _QUIET = re.compile("-[qv]*q[qv]*|--quiet")
 
 def command() -> int:
     """The entry point of ``unity-collage``."""
-    from .main import main
+    try:
+        from .main import main
 
-    return main()
+        return main()
+    except KeyboardInterrupt:  # while the command line itself is loaded, or once more while its end is told
+        return interrupted()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is to leave: without a traceback
+
+
+def interrupted() -> int:
+    """Tell that Ctrl-C has ended the command; the result is its exit code."""
+    print("unity-collage: interrupted; all costs measured so far are stored", file=sys.stderr)
+    return INTERRUPTED
 
 
 def load_tvm() -> None:

@@ -1,11 +1,13 @@
-"""``--verbose``: what this package logs, on standard error."""
+"""Warnings, and with ``--verbose`` what this package logs, as lines on standard error."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -15,6 +17,32 @@ class _OnStandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Show each text of a warning once inside, without the place in the code that gave it.
+
+    Which warnings there are is up to the filters of Python (``-W``, ``PYTHONWARNINGS``).
+    """
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = one_line(message)
+        if text not in told:
+            told.add(text)
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+
+    before, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def one_line(message: Warning | str) -> str:
+    """The text of a warning, which may be of another package and have several lines."""
+    return " ".join(str(message).split())
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from .. import __version__
 from ..errors import CollageError, first_line
 from ..machine.environment import use_threads
 from ..runtime.libraries import tvm_runtime
-from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, UsageError, listed
+from . import interrupted
+from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, USAGE, UsageError, listed
 from .files import check_read
 from .loading import load_for
-from .logs import logs_shown
+from .logs import logs_shown, one_line, warnings_shown
 from .mistakes import check_options
 from .options import add_threads
 from .parser import PROGRAM, Parser
@@ -66,12 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return CUT_OFF
+    except Warning as warning:  # -W error makes an error of it
+        print(f"{PROGRAM}: {one_line(warning)}", file=sys.stderr)
+        return FAILED
     except (CollageError, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted; all costs measured so far are stored", file=sys.stderr)
-        return INTERRUPTED
+        return interrupted()
     except Exception as error:  # a fault of this package: its details go to a file
         print(f"{PROGRAM}: {_fault(error)}", file=sys.stderr)
         return FAULT
@@ -84,7 +87,7 @@ def _done(words: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return USAGE
     options = parser.parse_args(words)
-    with logs_shown() if options.verbose else nullcontext():
+    with warnings_shown(), logs_shown() if options.verbose else nullcontext():
         _run(options)
     return DONE
 
