@@ -38,6 +38,13 @@ def test_a_file_that_is_removed_meanwhile_has_no_size(tmp_path: Path) -> None:
     assert size_of([tmp_path / "kept", tmp_path / "removed"]) == 4
 
 
+def test_a_database_whose_name_the_system_refuses_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * 300}.sqlite"
+    found = database_state(path)
+    assert (found.exists, found.costs) == (False, None) and found.free_bytes
+    assert kept_files(path).programs == 0
+
+
 def shown(found: Diagnosis, width: int = 200) -> str:
     console = Console(width=width)
     with console.capture() as captured:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
-from unity_collage.errors import ModelError, first_line, in_words, last_line
-from unity_collage.frontend.models import import_model
+from unity_collage.errors import CollageError, ModelError, first_line, in_words, last_line
+from unity_collage.frontend.models import import_model, read_model
+from unity_collage.inspection import given_plan
+from unity_collage.inspection.plan_files import plans_of
+from unity_collage.profile.agreement import read_inputs
+from unity_collage.runtime.custom_op_libraries import libraries_at
 
 
 def model_of(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
@@ -59,6 +67,28 @@ def test_a_warning_names_the_line_of_the_user() -> None:
     with pytest.warns(UserWarning, match="fails where the condition") as told:
         import_model(made)
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        partial(read_inputs, names=()),
+        plans_of,
+        given_plan._read,
+        libraries_at,
+        lambda name: read_model(Path(name)),
+        lambda name: read_model(Path(f"{name}.pt2")),
+    ],
+    ids=["inputs", "plans", "a given plan", "custom operators", "a model", "a model of PyTorch"],
+)
+@pytest.mark.parametrize("name", ["x" * 300, "loop"], ids=["long", "loop"])
+def test_a_name_that_the_system_refuses_is_one_line(
+    read: Callable[[str], object], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(CollageError, match="is not a file") as refused:
+        read(str(tmp_path / name))
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

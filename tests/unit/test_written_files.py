@@ -11,6 +11,7 @@ import pytest
 from unity_collage.errors import CollageError
 from unity_collage.lowering import library_file, writing
 from unity_collage.lowering.library_file import why_no_file, write
+from unity_collage.program.bundle import why_no_bundle
 
 
 def test_a_pipe_gets_the_data_and_stays_a_pipe(tmp_path: Path) -> None:
@@ -40,6 +41,17 @@ def test_a_folder_in_which_nothing_can_be_replaced_is_found_first(
     monkeypatch.setattr(library_file.os, "access", lambda path, _: Path(path) != tmp_path)
     assert why_no_file(tmp_path / "old") == f"files in {tmp_path} cannot be replaced"
     assert why_no_file(tmp_path / "new") == "permission denied"
+
+
+def test_a_name_that_is_too_long_is_a_reason(tmp_path: Path) -> None:
+    assert why_no_file(tmp_path / ("x" * 300)) == "file name too long"
+    assert why_no_bundle(tmp_path / ("x" * 300)) == "file name too long"
+
+
+def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    write(tmp_path / "loop", b"data")
+    assert (tmp_path / "loop").read_bytes() == b"data"
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,5 +126,5 @@ def _check(options: argparse.Namespace) -> None:
 def _also_read(options: argparse.Namespace) -> str | None:
     """The model or the inputs, where a file that ``--output`` writes has the path of one of them."""
     wanted = Path(options.output)
-    written = [wanted.with_suffix(suffix).resolve() for suffix in (wanted.suffix, ".npz", ".py")]
-    return next((each for each in (options.model, options.inputs) if Path(each).resolve() in written), None)
+    written = [os.path.realpath(wanted.with_suffix(each)) for each in (wanted.suffix, ".npz", ".py")]
+    return next((each for each in (options.model, options.inputs) if os.path.realpath(each) in written), None)

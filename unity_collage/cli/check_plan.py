@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import CollageError
+from ..errors import CollageError, is_file
 from ..inspection.plan_files import SUFFIXES, plans_of
 from ..inspection.statement import Statement
 from ..plan.check import Finding
@@ -15,7 +15,7 @@ from ..plan.plan import Plan
 
 def is_file_of_plans(name: str) -> bool:
     """Whether ``name`` is of a file with plans, rather than of a backend."""
-    return Path(name).suffix in SUFFIXES or ("." in Path(name).name and Path(name).is_file())
+    return Path(name).suffix in SUFFIXES or ("." in Path(name).name and is_file(name))
 
 
 def findings(path: str, stated: Statement | None = None) -> Iterator[tuple[str, Finding]]:

@@ -17,7 +17,7 @@ from ..database.exchange import contents, from_lines, merge, to_lines
 from ..database.packs import read as read_pack
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
-from ..errors import CollageError, DatabaseError, text_in
+from ..errors import CollageError, DatabaseError, is_file, text_in
 from ..lowering.library_file import write
 from ..measure.verify import checkable, verify
 from ..report import database as report
@@ -88,10 +88,9 @@ def export(options: argparse.Namespace) -> None:
 
 def _check_replaced(name: str) -> None:
     """Raises CollageError for a file that is there, unless it is an earlier export or pack."""
-    if name == STANDARD or not Path(name).is_file():
+    if name == STANDARD or not is_file(name):
         return
-    with Path(name).open("rb") as file:
-        head = file.read(len(_EXPORT_BEGIN))
+    head = _begin_of(name)
     if head.startswith(_DATABASE_BEGIN):
         raise CollageError(
             f"{name} is a database, and FILE would be overwritten: to export this database, run "
@@ -101,6 +100,14 @@ def _check_replaced(name: str) -> None:
         raise CollageError(
             f"{name} is not an export, and would be overwritten: choose another name, or remove it first"
         )
+
+
+def _begin_of(name: str) -> bytes:
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(len(_EXPORT_BEGIN))
+    except OSError as error:
+        raise CollageError(f"{name} would be overwritten, and cannot be read: {error.strerror}") from error
 
 
 def _is_pack(name: str) -> bool:

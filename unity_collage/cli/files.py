@@ -59,10 +59,10 @@ def check_written(option: str, path: str | None, suffixes: Sequence[str] = ()) -
 def check_overwritten(options: Namespace) -> None:
     """Raises UsageError where a command would write over a file that it reads, or over another that it writes."""
     read = [*(getattr(options, name, None) for name in _READ), *getattr(options, _LIBRARIES, ())]
-    places = {Path(path).resolve(): path for path in read if isinstance(path, str)}
+    places = {os.path.realpath(path): path for path in read if isinstance(path, str)}
     for name, option in _WRITTEN.items():
         if (path := getattr(options, name, None)) is None:
             continue
-        if (other := places.get(place := Path(path).resolve())) is not None:
+        if (other := places.get(place := os.path.realpath(path))) is not None:
             raise UsageError(f"{option}{path} would overwrite {other}: choose another name")
         places[place] = path

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..defaults import FILES_OF_TORCH
-from ..errors import ModelError
+from ..errors import ModelError, is_file
 from ..runtime.custom_op_libraries import CustomOpLibrary
 from ..runtime.custom_ops import CustomOps
 from ..sessions import WholeModel
@@ -170,11 +170,11 @@ def _numbered(what: str, count: int) -> tuple[str, ...]:
 
 def read_model(path: Path) -> Any:
     """The model in a file; raises ModelError with the reason in one line."""
-    if path.suffix in FILES_OF_TORCH and path.is_file():
+    if path.suffix in FILES_OF_TORCH and is_file(path):
         from .pytorch import read_file
 
         return read_file(path)
-    if path.suffix == ".so" and path.is_file():
+    if path.suffix == ".so" and is_file(path):
         raise ModelError(
             f"{path} is not a model but a saved program: name the .onnx or .pt2 file that it was made of"
         )

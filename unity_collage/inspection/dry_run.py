@@ -208,4 +208,9 @@ def _path(database: str | Path | None) -> Path:
 
 
 def _exists(database: str | Path | None) -> bool:
-    return (database is not None and is_url(database)) or _path(database).exists()
+    if database is not None and is_url(database):
+        return True
+    try:
+        return _path(database).exists()
+    except OSError:  # what opens it says why that is not possible
+        return True

@@ -17,7 +17,7 @@ from ..backends.registry import excluding, known
 from ..compiler import imported_for, why_unmeasured
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
-from ..errors import CollageError, NoPlan, not_a_file
+from ..errors import CollageError, NoPlan, is_file, not_a_file
 from ..frontend.models import Model
 from ..frontend.sizes import Shapes
 from ..graph import DataflowGraph
@@ -135,7 +135,7 @@ def _read(plan: str | Path | Mapping[str, Any] | IRModule) -> tuple[GivenPlan | 
     if isinstance(plan, Mapping):
         return plan, "the plan"
     path = Path(plan)
-    if not path.is_file():
+    if not is_file(path):
         raise CollageError(not_a_file(path))
     return (read_script(path) if path.suffix in _SCRIPTS else read_json(path)), str(path)
 

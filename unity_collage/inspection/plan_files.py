@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..errors import CollageError, first_line, not_a_file, text_in
+from ..errors import CollageError, first_line, is_file, not_a_file, text_in
 from ..lowering.library_file import opened
 from ..lowering.seal import facts_in
 from ..plan.plan import Plan
@@ -31,12 +31,11 @@ def plans_of(path: str) -> tuple[dict[str, Plan], Functions]:
 
     Raises CollageError for a file that is missing, or that is none of these.
     """
-    if not Path(path).is_file():
+    if not is_file(path):
         raise CollageError(not_a_file(path))
     if Path(path).suffix == ".json":
         return _reported(path), {}
-    with Path(path).open("rb") as file:
-        is_library = file.read(4) == b"\x7fELF"
+    is_library = _begin_of(path) == b"\x7fELF"
     if not is_library and Path(path).suffix not in SUFFIXES:
         raise CollageError(
             f"{path} has no plan: name a saved program (.so), a report (.json), or a partitioned module (.py)"
@@ -49,6 +48,15 @@ def plans_of(path: str) -> tuple[dict[str, Plan], Functions]:
     with opened(path) as file:
         facts: Facts = facts_in(file)
     return plans_in(facts), {}
+
+
+def _begin_of(path: str) -> bytes:
+    """The first four bytes of a file."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4)
+    except OSError as error:
+        raise CollageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _reported(path: str) -> dict[str, Plan]:

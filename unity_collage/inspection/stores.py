@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 
 from ..database.costs import CostDatabase
 from ..database.location import default_path, is_url, shown
@@ -60,18 +61,25 @@ def database_state(where: str | Path | None) -> DatabaseState:
         costs, doubtful, problem = _counts(place)
         return DatabaseState(shown(place), not problem, None, None, None, costs, doubtful, problem)
     path = Path(place)
-    folder = next(each for each in path.absolute().parents if each.is_dir())
+    folder = next(each for each in path.absolute().parents if S_ISDIR(_mode(each)))
     free = shutil.disk_usage(folder).free
-    writable = os.access(path if path.exists() else folder, os.W_OK) and os.access(folder, os.W_OK)
+    writable = os.access(path if _mode(path) else folder, os.W_OK) and os.access(folder, os.W_OK)
     why = (
         "" if writable else f"{folder} or the file cannot be written: costs will be measured again each time"
     )
-    if not path.exists():
+    if not _mode(path):
         return DatabaseState(str(path), False, None, free, writable, None, None, why)
     costs, doubtful, problem = _counts(path)
     files = [path, path.with_name(f"{path.name}-wal")]
     nbytes = size_of(files)
     return DatabaseState(str(path), True, nbytes, free, writable, costs, doubtful, problem or why)
+
+
+def _mode(path: Path) -> int:
+    """The type and the permissions of what is at ``path``; 0 where nothing is, or where that cannot be seen."""
+    with suppress(OSError):
+        return path.stat().st_mode
+    return 0
 
 
 def kept_files(where: str | Path | None) -> KeptFiles:

@@ -147,9 +147,13 @@ class ProgramStore:
 
 def files_in(folder: Path | None, before: float | None = None) -> list[Path]:
     """The files of programs, or of object code, in a folder; ``before``: those that were not used since then."""
-    if folder is None or not folder.is_dir():
+    if folder is None:
         return []
-    return [path for path in folder.iterdir() if before is None or path.stat().st_mtime < before]
+    try:
+        there = list(folder.iterdir())
+    except OSError:  # there is no such folder, or it is closed
+        return []
+    return [path for path in there if before is None or path.stat().st_mtime < before]
 
 
 def folder_beside(database: str | Path | None) -> Path | None:

@@ -111,7 +111,13 @@ def why_no_library(path: str | Path) -> str | None:
 
 def why_no_file(path: str | Path) -> str | None:
     """Why no file can be written to ``path``, or None when nothing is known against it."""
-    path = _place(Path(path))
+    try:
+        return _why_not_written(_place(Path(path)))
+    except OSError as error:  # the name is too long, or its folder is closed
+        return str(error.strerror).lower()
+
+
+def _why_not_written(path: Path) -> str | None:
     if path.is_dir():
         return "it is a folder"
     if not path.parent.is_dir():
@@ -153,7 +159,7 @@ def _writable(path: str | Path) -> Path:
 
 def _place(path: Path) -> Path:
     """The file that is written: what a link names, so that the link stays one."""
-    return path.resolve() if path.is_symlink() and not _is_special(path) else path
+    return Path(os.path.realpath(path)) if path.is_symlink() and not _is_special(path) else path
 
 
 def _is_special(path: Path) -> bool:

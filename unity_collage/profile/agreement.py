@@ -14,7 +14,7 @@ import numpy as np
 from .. import runtime
 from ..calling.signature import Spec, TensorSpec, shown
 from ..defaults import FILES_OF_TORCH
-from ..errors import CollageError, first_line, not_a_file
+from ..errors import CollageError, first_line, is_file, not_a_file
 from ..measure.compare import why_wrong
 from ..program import Program
 from .accuracy import deviation
@@ -112,7 +112,7 @@ def read_inputs(path: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
 
     Raises CollageError with the reason.
     """
-    if not Path(path).is_file():
+    if not is_file(path):
         raise CollageError(not_a_file(path))
     if not is_zipfile(path):
         raise CollageError(

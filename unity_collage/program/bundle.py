@@ -61,7 +61,13 @@ def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
 
 def why_no_bundle(folder: str | Path) -> str | None:
     """Why no bundle can be written to ``folder``, or None when nothing is known against it."""
-    folder = Path(folder)
+    try:
+        return _why_not_written(Path(folder))
+    except OSError as error:  # the name is too long, or its parent is closed
+        return str(error.strerror).lower()
+
+
+def _why_not_written(folder: Path) -> str | None:
     if folder.is_file():
         return "it is a file: name a new folder for the bundle"
     if folder.is_dir() and any(folder.iterdir()):

@@ -1,11 +1,12 @@
 """Shared libraries with operators of the user's own, which ONNX Runtime registers where a program runs."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..errors import CollageError, not_a_file
+from ..errors import CollageError, is_file, not_a_file
 
 _KIND = "collage.onnxruntime"
 """The kind of the modules that name such libraries."""
@@ -27,11 +28,11 @@ CustomOpLibraries = str | Path | Sequence[str | Path]
 def libraries_at(paths: CustomOpLibraries) -> list[CustomOpLibrary]:
     """The libraries in these files, each once; raises CollageError for a path without a file that can be read."""
     each = [paths] if isinstance(paths, (str, Path)) else paths
-    return [_library_at(path) for path in dict.fromkeys(Path(path).resolve() for path in each)]
+    return [_library_at(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in each)]
 
 
 def _library_at(path: Path) -> CustomOpLibrary:
-    if not path.is_file():
+    if not is_file(path):
         raise CollageError(f"the library of custom operators {not_a_file(path)}")
     try:
         return {"path": str(path), "digest": _digest_of(path)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from ...errors import ModelError, first_line, not_a_file
+from ...errors import ModelError, first_line, is_file, not_a_file
 from .data_files import DataFiles, OwnFile, bare_message
 
 
@@ -27,7 +27,7 @@ def read_onnx(path: Path, *, whole: bool = True) -> OnnxFile:
 
     Unless it is to be ``whole``, large initializers stay in the file until they are needed.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise ModelError(not_a_file(path))
     try:
         own = OwnFile.at(path)
