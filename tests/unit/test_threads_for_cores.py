@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.runtime.threads import cpu_quota, threads_for_cores
+from unity_collage.defaults import MOST_THREADS
+from unity_collage.runtime import libraries
+from unity_collage.runtime.threads import cpu_quota, num_threads, set_num_threads, threads_for_cores
 
 CORES = len(os.sched_getaffinity(0))
 V2 = "29 23 0:26 {root} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate"
@@ -119,3 +122,38 @@ def test_a_process_within_half_a_processor_has_one_thread(half_a_processor: Path
         [*inside, sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["0.5", "1"], done.stderr
+
+
+@pytest.mark.parametrize("count", [0, -1, MOST_THREADS + 1, 1 << 20, (1 << 32) + 2])
+def test_a_number_of_threads_that_no_machine_has_is_refused(count: int) -> None:
+    before = num_threads()
+    with pytest.raises(ValueError, match=f"must be from 1 to {MOST_THREADS}, not {count}"):
+        set_num_threads(count)
+    assert num_threads() == before
+
+
+@pytest.mark.parametrize("name", ["TVM_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("3,2", "3"), (f"{MOST_THREADS + 1}", f"{MOST_THREADS}"), ("9" * 30, f"{MOST_THREADS}")],
+)
+def test_a_variable_sets_no_more_threads_than_a_machine_has(name: str, text: str, count: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    code = "from unity_collage.runtime import num_threads; print(num_threads())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, name: text},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == count
+
+
+def test_callers_in_c_are_told_too() -> None:
+    before, path = num_threads(), libraries.own_library("runtime")
+    runtime = ctypes.CDLL(str(path))
+    runtime.collage_error.restype = ctypes.c_char_p
+    assert runtime.collage_set_threads(MOST_THREADS + 1) == -1
+    assert runtime.collage_error() == b"the number of threads must be from 1 to 1024, not 1025"
+    assert runtime.collage_set_threads(before) == 0 and num_threads() == before

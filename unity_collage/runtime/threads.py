@@ -26,7 +26,10 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels use ``count`` threads from their next call on; raises ValueError if it is below one."""
+    """Let kernels use ``count`` threads from their next call on.
+
+    Raises ValueError where ``count`` is not from 1 to 1024.
+    """
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
 

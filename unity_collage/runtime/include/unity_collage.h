@@ -73,8 +73,8 @@ int collage_run(collage_program* program, const collage_tensor* inputs, int32_t 
 
 /* The number of threads that the program was measured for, or 0 if that is not known. */
 int32_t collage_threads(const collage_program* program);
-/* Sets how many threads the programs of this process use, at least 1. */
-void collage_set_threads(int32_t threads);
+/* Sets how many threads the programs of this process use, from 1 to 1024: 0, or -1 for other numbers. */
+int collage_set_threads(int32_t threads);
 
 /* Why the last call of this thread failed, in one line. */
 const char* collage_error(void);

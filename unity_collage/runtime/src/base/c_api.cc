@@ -365,8 +365,8 @@ int collage_run(collage_program* program, const collage_tensor* inputs, int32_t 
 
 int32_t collage_threads(const collage_program* program) { return program->threads; }
 
-void collage_set_threads(int32_t threads) {
-  Guarded(0, [&] {
+int collage_set_threads(int32_t threads) {
+  return Guarded(-1, [&] {
     collage::SetNumThreads(threads);
     return 0;
   });

@@ -11,11 +11,13 @@
 namespace collage {
 namespace {
 
+constexpr int64_t kMostThreads = 1024;  // as MOST_THREADS of defaults.py
+
 int FirstNumThreads() {
   for (const char* name : {"TVM_NUM_THREADS", "OMP_NUM_THREADS"}) {  // in the order of TVM's own pool
-    const char* wanted = std::getenv(name);  // OpenMP's may be a list: atoi reads its first number
-    const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
-    if (threads >= 1) return threads;
+    const char* wanted = std::getenv(name);  // OpenMP's may be a list: its first number
+    const int64_t threads = wanted == nullptr ? 0 : std::strtoll(wanted, nullptr, 10);
+    if (threads >= 1) return static_cast<int>(std::min(threads, kMostThreads));
   }
   return ThreadsForCores("");
 }
@@ -23,6 +25,14 @@ int FirstNumThreads() {
 std::atomic<int>& Wanted() {
   static std::atomic<int> wanted{FirstNumThreads()};
   return wanted;
+}
+
+// A number as callers give it, which may be too large for an int.
+void SetCheckedNumThreads(int64_t n) {
+  if (n < 1 || n > kMostThreads) {
+    TVM_FFI_THROW(ValueError) << "the number of threads must be from 1 to " << kMostThreads << ", not " << n;
+  }
+  Wanted().store(static_cast<int>(n), std::memory_order_relaxed);
 }
 
 constexpr int kNoLimit = 0;
@@ -41,16 +51,13 @@ ThreadLimit::ThreadLimit(int threads) : outer_limit_(limit) {
 
 ThreadLimit::~ThreadLimit() { limit = outer_limit_; }
 
-void SetNumThreads(int n) {
-  if (n < 1) TVM_FFI_THROW(ValueError) << "the number of threads must be at least 1, not " << n;
-  Wanted().store(n, std::memory_order_relaxed);
-}
+void SetNumThreads(int n) { SetCheckedNumThreads(n); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   Wanted();  // reads the environment and the machine while the library is loaded, before they may change
   tvm::ffi::reflection::GlobalDef()
       .def("collage.runtime.num_threads", NumThreads)
-      .def("collage.runtime.set_num_threads", SetNumThreads)
+      .def("collage.runtime.set_num_threads", SetCheckedNumThreads)
       .def("collage.runtime.park_workers", ParkWorkers);
 }
 
