@@ -14,32 +14,25 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from .annotations import DEVICE_PLANS, EXPLANATION, PLAN
-from .backends import registry
-from .calling.binding import Params, has_weights, with_constant_inputs, with_params
-from .calling.describe import signature_of
+from .annotations import EXPLANATION, PLAN
+from .calling.binding import Params, has_weights
 from .cost import asking
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
+from .database.answers import Answers
 from .database.costs import CostDatabase
 from .defaults import BUDGET_SECONDS, FLOAT32
 from .devices.table import Named
 from .errors import CollageError, warn
-from .fastest import fastest
-from .feedback.builder import built_by_tvm
-from .feedback.settings import Refined, Refinement, Tell
-from .feedback.whole_models import WholeModels, eager_entrant, entrants_of, runtimes_among
-from .frontend.models import Imported, LastResorts, Model, import_model, read_model
-from .frontend.opaque import remarks_of
+from .feedback.settings import Refinement, Tell
+from .feedback.whole_models import runtimes_among
+from .frontend.models import Imported, Model, import_model
 from .frontend.sizes import Shapes
-from .graph.devices import places_of, targets_in
-from .keeping import digest_of_given, digest_of_imported, keeping_for
+from .keeping import Keeping, digest_of_imported, keeping_for
 from .lowering.build import build
-from .lowering.kernel_texts import with_sources
-from .lowering.live_memory import held_by
-from .lowering.object_store import ObjectStore, current_store, object_store, using
+from .lowering.object_store import using
 from .machine.environment import use_threads
-from .machine.fingerprint import machine
+from .making import GivenModel, Making, imported_for, objects_of, program_of
 from .measure.here import cost_model
 from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
@@ -53,20 +46,12 @@ from .plan.plan import Plan
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
-from .runtime.custom_op_libraries import (
-    CustomOpLibraries,
-    CustomOpLibrary,
-    files_of,
-    libraries_at,
-    why_another,
-)
+from .runtime.custom_op_libraries import CustomOpLibraries, libraries_at
 from .runtime.custom_ops import CustomOps
 from .search.memory_bounded import MemoryGoal
-from .sessions import RUNTIMES, InferenceRuntime, session_options
-from .sizes.samples import free_dimensions
-from .sizes.variants import in_order, one_plan, varied, with_like
+from .sessions import InferenceRuntime
 from .specs import PartitionSpec
-from .target import is_cuda, libs_of
+from .target import libs_of
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -185,241 +170,143 @@ def compile(
         target, backends = of_several(target, backends, model)
     assert target is None or isinstance(target, (Target, str))
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
-    custom_libraries = libraries_at(custom_op_libraries)
-    options["custom_op_libraries"] = [library["path"] for library in custom_libraries]
+    libraries = libraries_at(custom_op_libraries)
+    options["custom_op_libraries"] = [library["path"] for library in libraries]
     use_threads(threads)
     goal = memory_goal(memory_limit, objective)
-    needing = {
-        "refine": refine,
-        "tune_trials": tune_trials,
-        "search_layouts": search_layouts,
-        "explain": explain,
-        "the choice of devices": devices,
-    }
-    _check_options(measure, percentile, estimator, goal, needing)
+    _check_options(options, goal)
     with shown() if progress is True else nullcontext(progress or None) as report:
+        tell = partial(report, 0, 0) if report is not None and progress is True else tell
         asked = target or (None if estimator is None else estimator.target())
         chosen = devices_named(devices, model, asked)
         model, scope = placed(model, asked, measure and estimator is None, chosen)
-        costs = estimator or (
-            cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
-            if measure
-            else MeasuredCost()
-        )
-        unmeasured = why_unmeasured(costs, scope) if measure else None
-        if unmeasured is not None:
-            _check_unmeasured(unmeasured, percentile, goal, needing)
-        names, runtimes = runtimes_among(names_of(backends), libs_of(scope))
-        pipeline = Pipeline(
-            backends=names,
-            model=costs,
-            specs=tuple(specs),
-            without=() if allow_winograd else WINOGRAD,
-            precision=precision,
-            layouts=search_layouts,
-            tune_trials=tune_trials,
-            explain=explain,
-            measure=measure and unmeasured is None,
-            unmeasured=unmeasured,
-            only_choices=not explain and refine is None,
-            memory=goal,
-            devices=chosen,
-        )
-        said = partial(report, 0, 0) if report is not None and progress is True else tell
-        of_import = {"shapes": shapes, "dims": dims, "custom_op_libraries": custom_libraries}
+        costs = estimator or _costs_here(options, report, scope)
+        pipeline, runtimes = _pipeline(options, costs, scope, goal, chosen)
+        of_import = {"shapes": shapes, "dims": dims, "custom_op_libraries": libraries}
         keeping = keeping_for(costs, asked, {**options, **of_import})
-        is_told = not params and example_inputs is None and keeping.place is not None
-        digest = digest_of_given(model) if is_told else None
-        program = keeping.find(digest, model)
-        if program is None:
-            said("importing the model")
-            given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            last_resorts = last_resorts_for(custom_ops or {}, runtimes, names, scope, custom_libraries)
-            given, unbound = with_constant_inputs(given, params)
-            source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), unbound)
-            source = source if eager else replace(source, eager=None)
-            if digest is None and keeping.place is not None:
-                digest = digest_of_imported(model, source)
-                program = keeping.find(digest, model)
-            if program is None:
-                said("looking for kernels")
-                with using(_objects(costs)), keeping.noting() as answers:
-                    program = _made(pipeline, source, scope, refine, said, params, runtimes)
-                asking.forget()
-                weighed.forget()
-                said("keeping the program")
-                keeping.keep(digest, model, given, program, answers, costs)
-            if has_weights(source) and not any(map(len, source.samples.values())):
-                program.let_bind(partial(compile, source.mod, **options))
-        if program.kept_since is not None:
-            of_model = {"shapes": shapes, "dims": dims, "params": params}
-            # From the costs that are known by now: other costs could give another plan.
-            again = {**options, **of_model, "recompile": True, "budget_seconds": 0.0}
-            program.let_compile_again(partial(compile, model, example_inputs, **again))
-        known, store = costs.database_and_lock()[0], _objects(costs)
+        given = GivenModel(model, example_inputs, shapes, dims, params, custom_ops or {}, libraries, eager)
+        making = Making(pipeline, scope, runtimes, refine, tell)
+        program, source = _kept_or_made(given, making, keeping)
+        _let_compile_again(program, given, source, options)
+        known, store = costs.database_and_lock()[0], objects_of(costs)
         program.let_profile(partial(profile, target=scope, database=known, store=store))
     _tell_of_what_is_not_kept(costs)
     return program
 
 
-_TORCH = "torch"
+def _costs_here(options: Mapping[str, Any], report: Progress | None, target: Target) -> CostModel:
+    """The cost model of this machine; without measuring no database is opened."""
+    if not options["measure"]:
+        return MeasuredCost()
+    return cost_model(
+        options["database"],
+        report,
+        options["locked"],
+        options["budget_seconds"],
+        options["remeasure"],
+        options["packs"],
+        target,
+        options["percentile"],
+    )
 
 
-def last_resorts_for(
-    custom_ops: CustomOps,
-    runtimes: Sequence[InferenceRuntime],
-    names: Sequence[str] | None,
+def _pipeline(
+    options: Mapping[str, Any],
+    costs: CostModel,
     target: Target,
-    libraries: Sequence[CustomOpLibrary] = (),
-) -> LastResorts:
-    """What takes operators that have no converter here, only on CPUs; without ``names`` of backends PyTorch may.
-
-    Raises CollageError for ``libraries`` that ONNX Runtime cannot register.
-    """
-    has_runtime = any(found.name == _ONNX_RUNTIME for found in runtimes)
-    if libraries:
-        if reason := _why_not_registered(libraries, has_runtime, target):
-            raise CollageError(
-                f"custom operators of {files_of(libraries)} are computed by ONNX Runtime: {reason}"
-            )
-        session_options(libraries)
-    if is_cuda(target):
-        return LastResorts()
-    return LastResorts(custom_ops, has_runtime, names is None or _TORCH in names, libraries)
-
-
-_ONNX_RUNTIME = "onnxruntime"
-
-
-def _why_not_registered(
-    libraries: Sequence[CustomOpLibrary], has_runtime: bool, target: Target
-) -> str | None:
-    """Why ONNX Runtime does not register ``libraries``; ``has_runtime``: whether it is among the backends."""
-    if is_cuda(target):
-        return "they are for CPUs, compile without the target cuda"
-    if not has_runtime:
-        return RUNTIMES[_ONNX_RUNTIME].why_unavailable() or f"name {_ONNX_RUNTIME} among the backends"
-    return next(filter(None, (why_another(library["path"]) for library in libraries)), None)
-
-
-def imported_for(
-    model: Model, pipeline: Pipeline, target: Target, shapes: Shapes | None, dims: Mapping[str, int] | None
-) -> tuple[Imported, IRModule]:
-    """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
-    _, runtimes = runtimes_among(pipeline.backends, libs_of(target))
-    libraries = libraries_at(pipeline.custom_op_libraries)
-    last_resorts = last_resorts_for({}, runtimes, pipeline.backends, target, libraries)
-    source = import_model(model, shapes=shapes, dims=dims, last_resorts=last_resorts)
-    return source, with_sizes(source, target)[0]
-
-
-def _made(
-    pipeline: Pipeline,
-    source: Imported,
-    target: Target,
-    refine: Refinement | None,
-    tell: Tell,
-    params: Params,
-    runtimes: Sequence[InferenceRuntime],
-) -> Program:
-    """The program of an imported model."""
-    if pipeline.devices and (any(map(len, source.samples.values())) or free_dimensions(source.mod["main"])):
-        raise CollageError("devices are chosen by cost for fixed sizes: fix them with shapes or dims")
-    by_size, remarks = with_sizes(source, target, params)
-    whole = _other_programs(pipeline, source, target, runtimes)
-    if pipeline.backends is not None and not pipeline.backends and not whole:
-        raise CollageError(f"{runtimes[0].title} takes models as they are, for CPUs: name other backends")
-    best = fastest(pipeline, by_size, target, refine, tell, whole)
-    missing = registry.missing(pipeline.backends, target)
-    without = (f"compiled without the backend {name}: {reason}" for name, reason in missing.items())
-    return _finished(source, target, replace(best, remarks=(*without, *remarks, *best.remarks)))
-
-
-def _other_programs(
-    pipeline: Pipeline, source: Imported, target: Target, runtimes: Sequence[InferenceRuntime]
-) -> WholeModels:
-    """The programs of whole models that are compared with ours, in the order in which they are built.
-
-    PyTorch is first, since the model runs there already; but the first runtime is where only runtimes are named.
-    """
-    model = None if is_cuda(target) else source.whole
-    compiled = entrants_of(model, source.mod, runtimes, pipeline.precision)
-    eager = eager_entrant(source.eager, source.mod)
-    return {**compiled, **eager} if pipeline.backends == () else {**eager, **compiled}
-
-
-def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:
-    """The module of a model with variants for sizes that it leaves open, and remarks; raises CollageError for a GPU."""
-    if is_cuda(target):
-        if any(map(len, source.samples.values())):
-            raise CollageError("sample sizes are for CPUs: on a GPU fix the sizes, then it runs a CUDA graph")
-        return source.mod, ()
-    opaque = remarks_of(source.mod)
-    if opaque and free_dimensions(source.mod["main"]):
-        # Each variant would need sessions of its own.
-        liked = with_like(source.mod)
-        return liked, (*opaque, one_plan(liked, "it has opaque calls"))
-    if opaque:
-        return source.mod, opaque
-    at = source.at
-    return varied(source.mod, source.samples, at and (lambda sizes: with_params(at(sizes), params).mod))
-
-
-def _objects(costs: CostModel) -> ObjectStore:
-    """The object code of kernels next to the costs."""
-    database, locked = costs.database_and_lock()
-    if database is None:
-        return ObjectStore()
-    return object_store(database.path, locked or database.read_only)
-
-
-def _built(
-    store: ObjectStore, how: Callable[[IRModule, Target], relax.VMExecutable], mod: IRModule, target: Target
-) -> relax.VMExecutable:
-    """What ``how`` builds, with the object code in ``store``."""
-    with using(store):
-        return how(mod, target)
-
-
-def _finished(source: Imported, target: Target, best: Refined) -> Program:
-    """The program of the final module that was chosen."""
-    is_stock = best.mod is source.mod
-    relink = partial(_built, current_store(), built_by_tvm if is_stock else build, best.mod, target)
-    program = _program(best.executable, source, best.mod, target, relink)
-    program.plan = in_order(program.plan or {}, best.mod)
-    measured = None if best.report is None else best.report.measured
-    more = {
-        "measured_seconds": measured,
-        "comparison": best.report,
-        "memory": held_by(best.executable).get("main"),
-    }
-    chosen = tuple(plan.said() for plans in DEVICE_PLANS.by_function(best.mod).values() for plan in plans)
-    program.add_to_plan("main", remarks=(*chosen, *best.remarks), **more)
-    for name in program.plan or {}:
-        program.add_to_plan(name, percentile=best.percentile)
-    return program
-
-
-def _check_options(
-    measure: bool,
-    percentile: float,
-    estimator: CostModel | None,
     goal: MemoryGoal | None,
-    needing: Mapping[str, Any],
+    devices: Sequence[relax.VDevice],
+) -> tuple[Pipeline, list[InferenceRuntime]]:
+    """The passes that the options of ``compile`` ask for, and the inference runtimes that may run the whole model."""
+    unmeasured = why_unmeasured(costs, target) if options["measure"] else None
+    if unmeasured is not None:
+        _check_unmeasured(unmeasured, options, goal)
+    names, runtimes = runtimes_among(names_of(options["backends"]), libs_of(target))
+    explain, refine = options["explain"], options["refine"]
+    pipeline = Pipeline(
+        backends=names,
+        model=costs,
+        specs=tuple(options["specs"]),
+        without=() if options["allow_winograd"] else WINOGRAD,
+        precision=options["precision"],
+        layouts=options["search_layouts"],
+        tune_trials=options["tune_trials"],
+        explain=explain,
+        measure=options["measure"] and unmeasured is None,
+        unmeasured=unmeasured,
+        only_choices=not explain and refine is None,
+        memory=goal,
+        devices=tuple(devices),
+    )
+    return pipeline, runtimes
+
+
+def _kept_or_made(given: GivenModel, making: Making, keeping: Keeping) -> tuple[Program, Imported | None]:
+    """The program of an earlier compile, or a new one, which is kept; also the imported model, if it was needed."""
+    digest = None if keeping.place is None else given.digest()
+    program = keeping.find(digest, given.model)
+    if program is not None:
+        return program, None
+    making.tell("importing the model")
+    read, source = given.imported(making)
+    if digest is None and keeping.place is not None:
+        digest = digest_of_imported(given.model, source)
+        program = keeping.find(digest, given.model)
+    if program is None:
+        program, answers = _made(making, source, given.params, keeping)
+        making.tell("keeping the program")
+        keeping.keep(digest, given.model, read, program, answers, making.pipeline.model)
+    return program, source
+
+
+def _made(making: Making, source: Imported, params: Params, keeping: Keeping) -> tuple[Program, Answers]:
+    """A new program, and what the database was asked for it."""
+    making.tell("looking for kernels")
+    with using(objects_of(making.pipeline.model)), keeping.noting() as answers:
+        program = making.program(source, params)
+    asking.forget()
+    weighed.forget()
+    return program, answers
+
+
+def _let_compile_again(
+    program: Program, given: GivenModel, source: Imported | None, options: Mapping[str, Any]
 ) -> None:
-    """Raises CollageError for options that contradict each other; ``needing``: others that need costs, by name."""
-    if not measure:
-        reason = "nothing is measured: leave one of the two out"
-        _check_unmeasured(reason, percentile, goal, needing)
-    if goal is not None and needing["refine"] is not None:
+    """Let a program bind weights, and one that was kept say what its module is; both compile the model again."""
+    if source is not None and has_weights(source) and not any(map(len, source.samples.values())):
+        program.let_bind(partial(compile, source.mod, **options))
+    if program.kept_since is not None:
+        of_model = {"shapes": given.shapes, "dims": given.dims, "params": given.params}
+        # From the costs that are known by now: other costs could give another plan.
+        again = {**options, **of_model, "recompile": True, "budget_seconds": 0.0}
+        program.let_compile_again(partial(compile, given.model, given.example_inputs, **again))
+
+
+def _check_options(options: Mapping[str, Any], goal: MemoryGoal | None) -> None:
+    """Raises CollageError for options of ``compile`` that contradict each other."""
+    if not options["measure"]:
+        _check_unmeasured("nothing is measured: leave one of the two out", options, goal)
+    if goal is not None and options["refine"] is not None:
         raise CollageError(
             "a memory limit is for the plan of the search, and refine compares others: leave one out"
         )
-    Method.of(percentile)
-    if percentile != MEDIAN and estimator is not None:
+    Method.of(options["percentile"])
+    if options["percentile"] != MEDIAN and options["estimator"] is not None:
         raise CollageError(
             "a percentile and an estimator: give MeasuredCost(method=Method.of(percentile)) alone"
         )
+
+
+def _check_unmeasured(reason: str, options: Mapping[str, Any], goal: MemoryGoal | None) -> None:
+    """Raises CollageError for an option that needs costs, since there are none for this reason."""
+    needing = {
+        **{name: options[name] for name in ("refine", "tune_trials", "search_layouts", "explain")},
+        "the choice of devices": options["devices"],
+        "percentile": options["percentile"] != MEDIAN,
+        "a memory limit": goal,
+    }
+    if asked := [name for name, value in needing.items() if value]:
+        raise CollageError(f"{asked[0]} needs costs, and {reason}")
 
 
 def why_unmeasured(costs: CostModel, target: Target) -> str | None:
@@ -427,15 +314,6 @@ def why_unmeasured(costs: CostModel, target: Target) -> str | None:
     if not isinstance(costs, KernelCosts) or costs.locked:
         return None
     return costs.why_not_measured(target)
-
-
-def _check_unmeasured(
-    reason: str, percentile: float, goal: MemoryGoal | None, needing: Mapping[str, Any]
-) -> None:
-    """Raises CollageError for an option that needs costs, since there are none for this reason."""
-    needing = {**needing, "percentile": percentile != MEDIAN, "a memory limit": goal}
-    if asked := [name for name, value in needing.items() if value]:
-        raise CollageError(f"{asked[0]} needs costs, and {reason}")
 
 
 def _tell_of_what_is_not_kept(costs: CostModel) -> None:
@@ -482,37 +360,8 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
     source = import_model(model)
     with scope:
         partitioned = passes(source.mod)
-    program = _program(
+    program = program_of(
         build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope)
     )
     program.let_profile(partial(profile, target=scope))
     return program
-
-
-def _program(
-    executable: relax.VMExecutable,
-    source: Imported,
-    final: IRModule,
-    target: Target,
-    relink: Callable[[], relax.VMExecutable],
-) -> Program:
-    held = held_by(executable)
-    plans = {name: replace(plan, memory=held.get(name)) for name, plan in PLAN.by_function(final).items()}
-    explained = {
-        name: with_sources(each, plans[name], final) if name in plans else each
-        for name, each in EXPLANATION.by_function(final).items()
-    }
-    places = places_of(final)
-    return Program(
-        executable,
-        source.inputs,
-        final,
-        plans,
-        explained or None,
-        relink,
-        signature_of(source.mod, final, source.inputs, source.outputs),
-        target,
-        machine=machine(),
-        devices=places,
-        targets=targets_in(final),
-    )

@@ -17,9 +17,9 @@ from tvm.target import Target
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
-from unity_collage.compiler import last_resorts_for
 from unity_collage.errors import CollageError, ModelError
 from unity_collage.kept import surroundings
+from unity_collage.making import last_resorts_for
 from unity_collage.runtime.custom_op_libraries import libraries_at
 from unity_collage.sessions import RUNTIMES
 

@@ -22,7 +22,7 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage import compiler
+from unity_collage import making
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
 from unity_collage.kept import place, surroundings
@@ -75,7 +75,7 @@ def test_the_second_compile_of_a_file_imports_nothing_and_gives_the_same_bytes(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = by_rule(path, tmp_path)
-    monkeypatch.setattr(compiler, "import_model", lambda *_: pytest.fail("the importer was called"))
+    monkeypatch.setattr(making, "import_model", lambda *_: pytest.fail("the importer was called"))
     second = by_rule(path, tmp_path)
     assert (first.kept_since is None, second.kept_since is None) == (True, False)
     for number, program in enumerate((first, second)):

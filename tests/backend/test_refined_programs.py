@@ -16,7 +16,7 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage import compiler
+from unity_collage import making
 from unity_collage.errors import CollageError, MissingCost
 from unity_collage.feedback import Refinement, records, refine
 from unity_collage.feedback.builder import ProgramBuilder, built_by_tvm
@@ -214,7 +214,7 @@ def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
 ) -> None:
     for name in ("searched", "chosen"):
         monkeypatch.setattr(ProgramBuilder, name, _refuse)
-    monkeypatch.setattr(compiler, "entrants_of", lambda *_: {})  # another runtime may be as fast
+    monkeypatch.setattr(making, "entrants_of", lambda *_: {})  # another runtime may be as fast
     program = uc.compile(_module(), database=database, refine=QUICK)
     report = program.plan["main"].comparison
     assert report.winner == STOCK

@@ -223,10 +223,10 @@ def test_a_runtime_may_differ_by_what_rounded_inputs_change(
 
 def _give_runtimes(other: WholeModel | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runtimes get ``other`` in place of the model that is compiled."""
-    from unity_collage import compiler
+    from unity_collage import making
 
     monkeypatch.setattr(
-        compiler,
+        making,
         "entrants_of",
         lambda _model, mod, runtimes, precision: entrants_of(other, mod, runtimes, precision),
     )

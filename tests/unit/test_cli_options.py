@@ -10,7 +10,7 @@ import pytest
 from tvm.ir import IRModule
 
 import unity_collage as uc
-from unity_collage import compiler
+from unity_collage import making
 from unity_collage.cli.options import add_options
 from unity_collage.cli.settings import check_backends, cost_model_of, pipeline_of, refinement_of
 from unity_collage.errors import CollageError
@@ -144,7 +144,7 @@ def test_other_commands_import_a_model_as_compile_does(
         found.append(last_resorts)
         raise CollageError("enough")
 
-    monkeypatch.setattr(compiler, "import_model", read)
+    monkeypatch.setattr(making, "import_model", read)
     with pytest.raises(CollageError, match="enough"):
-        compiler.imported_for("m.pt2", pipeline, host_target(), None, None)
+        making.imported_for("m.pt2", pipeline, host_target(), None, None)
     assert found[0].torch is has_torch

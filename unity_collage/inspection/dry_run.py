@@ -16,7 +16,6 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_constant_inputs, with_params
-from ..compiler import last_resorts_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -31,6 +30,7 @@ from ..feedback.whole_models import runtimes_among
 from ..frontend.models import Model, import_model
 from ..frontend.sizes import Shapes
 from ..machine.environment import use_threads
+from ..making import last_resorts_for, with_sizes
 from ..measure.choices import why_costs_matter
 from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts

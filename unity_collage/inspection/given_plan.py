@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import excluding, known
-from ..compiler import imported_for, why_unmeasured
+from ..compiler import why_unmeasured
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan, is_file, not_a_file
@@ -22,6 +22,7 @@ from ..frontend.models import Model
 from ..frontend.sizes import Shapes
 from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
+from ..making import imported_for
 from ..passes.confirm_costs import levelled
 from ..pipeline import Pipeline
 from ..placing import placed

@@ -14,7 +14,6 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, PLAN
 from ..calling.describe import signature_of
-from ..compiler import imported_for
 from ..database.costs import CostDatabase
 from ..errors import CollageError
 from ..frontend.models import Model
@@ -26,6 +25,7 @@ from ..lowering.fuse import fused
 from ..lowering.offload import offloaded_module
 from ..lowering.outline import NameSupply
 from ..lowering.seal import facts_in
+from ..making import imported_for
 from ..pipeline import Pipeline
 from ..placing import placed
 from ..plan.candidate import VIEW

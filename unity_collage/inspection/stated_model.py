@@ -9,9 +9,9 @@ import tvm
 from tvm import relax
 from tvm.target import Target
 
-from ..compiler import imported_for
 from ..frontend.models import Model
 from ..frontend.sizes import Shapes
+from ..making import imported_for
 from ..pipeline import Pipeline
 from ..placing import placed
 from ..plan.plan import Plan

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from tvm.target import Target
 
-from ...compiler import imported_for
 from ...errors import CollageError
 from ...frontend.models import Model
 from ...frontend.sizes import Shapes
+from ...making import imported_for
 from ...pipeline import Pipeline
 from ...placing import placed
 from ...profile.agreement import drawn_inputs, reference_of
