@@ -16,11 +16,11 @@ from ..native.program import NativeStep, View
 from ..native.values import (
     attrs_of,
     dtype_of,
-    is_finite_float32,
     op_name,
     scalar_of,
     shape_of,
     static_shape,
+    why_not_scale,
     why_not_static,
 )
 from ..native.views import broadcast, row_major, unrepeated
@@ -98,8 +98,8 @@ def _whole(call: relax.Call, algorithm: int) -> NativeStep | str:
     if static_shape(key)[2] != heads or static_shape(value)[2] != heads:
         return "several heads of queries share keys or values"
     scale = size**-0.5 if attrs.scale is None else float(attrs.scale.value)
-    if not is_finite_float32(scale):
-        return f"the factor of the scores is {scale}, attention takes a finite float32"
+    if reason := why_not_scale(scale):
+        return reason
     views = {name: _by_heads(arg) for name, arg in (("query", query), ("value", value), ("dst", call))}
     views["key"] = _transposed(_by_heads(key))
     if mask:
@@ -134,8 +134,8 @@ def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | st
             return "the scores are divided by a nonzero number only"
         factor = 1.0 / factor
     scale = step.attr("scale") * factor
-    if not is_finite_float32(scale):
-        return f"the factor of the scores is {scale}, attention takes a finite float32"
+    if reason := why_not_scale(scale):
+        return reason
     return replace(step.with_attrs(scale=scale), args=_made_by(step, call))
 
 

@@ -17,11 +17,11 @@ from ..native.program import NativeStep, View
 from ..native.values import (
     attrs_of,
     dtype_of,
-    is_finite_float32,
     op_name,
     scalar_of,
     shape_of,
     static_shape,
+    why_not_scale,
     why_not_sized,
 )
 from ..native.views import broadcast
@@ -84,8 +84,8 @@ def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | st
     if step.attr("softmax") or step.arg("mask") is not None:
         return "the factor comes behind the mask or the softmax"
     scale = step.attr("scale") * factor
-    if not is_finite_float32(scale):
-        return f"the factor of the scores is {scale}, attention takes a finite float32"
+    if reason := why_not_scale(scale):
+        return reason
     return replace(step.with_attrs(scale=scale), args=_made_by(step, call))
 
 

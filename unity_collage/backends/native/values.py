@@ -87,9 +87,11 @@ def scalar_of(value: Any) -> float | None:
     return None
 
 
-def is_finite_float32(number: float) -> bool:
-    """Whether ``number`` is finite and within the range of float32; the executors read no others."""
-    return abs(number) <= _LARGEST
+def why_not_scale(scale: float) -> str | None:
+    """Why the scores of an attention cannot be multiplied by ``scale``; the executors read finite float32 only."""
+    if abs(scale) <= _LARGEST:
+        return None
+    return f"the factor of the scores is {scale}, attention takes a finite float32"
 
 
 def array_of(constant: Any) -> np.ndarray:

@@ -18,8 +18,8 @@ from .values import Value
 _NEVER = frozenset(
     {
         *("If", "Loop", "Scan"),
-        *("Bernoulli", "Dropout", "Multinomial"),
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        # RandomNormal and RandomUniform have no operands, and such nodes are not folded.
+        *("Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"),
         # The reference has only their newest version; older ones read other operands or have other defaults.
         *("RoiAlign", "Upsample"),
         # The reference takes rows in place of elements (Unique), or rounds in another way than ONNX Runtime does.
