@@ -44,15 +44,17 @@ CONTRADICTIONS = {
     f"bisect {MODEL} --slow --against tvm": "--against is for wrong results, and --slow times programs",
     f"compare {MODEL} --plan there.json --tune 3": "compare uses the costs of kernels only: leave --refine, ",
     f"explain {MODEL} --refine": "explain shows the plan of the search, and --refine compares programs",
+    f"explain {MODEL} --recompile": "--recompile is for programs, and explain makes none: leave it out",
+    f"compare {MODEL} --plan there.json --recompile": "--recompile is for programs, and compare makes none",
     f"profile {MODEL} --trace -": "--trace - is not possible",
     f"profile {MODEL} --model {MODEL}": "--model is for saved programs",
     "profile there.so": "there.so is not a model (.onnx, .pt2 or .pt)",
     "check onednn --annotated there.py": "--annotated is for plans, and onednn is not a file with plans",
     f"check onednn --model {MODEL}": "--model is for plans, and onednn is not a file with plans",
     f"check there.json --annotated there.py --model {MODEL}": "both say what was searched: leave one of the two",
-    "check there.json --backends tvm": "--backends needs --model, which it is an option of",
-    "check there.json --precision bf16": "--precision needs --model, which it is an option of",
-    "check onednn --database c.sqlite": "--database needs --model, which it is an option of",
+    "check there.json --backends tvm": "--backends is for a model: name the model with --model",
+    "check there.json --precision bf16": "--precision is for a model: name the model with --model",
+    "check onednn --database c.sqlite": "--database is for a model: name the model with --model",
     "check there.json --cases a.b:C": "--cases is for backends, and there.json is a file with plans",
     "check there.json --timeout 5s": "--timeout is for backends, and there.json is a file with plans",
     f"compile {MODEL} -o m.onnx": "--output m.onnx: the name of the file ends in .so",
@@ -73,7 +75,7 @@ CONTRADICTIONS = {
 }
 NO_COSTS = ("search-layouts", "tune=3", "refine", "remeasure", "rpc=a:1", "memory-limit=1MB", "percentile=90")
 NOT_DRY = ("output=m.so", "bundle=m", "report=p.json", "verify=random", "no-measure", "tune=3", "refine",
-           "memory-limit=1MB", "remeasure")  # fmt: skip
+           "memory-limit=1MB", "remeasure", "device=cpu:1", "recompile")  # fmt: skip
 
 
 @pytest.fixture

@@ -26,7 +26,12 @@ ROUNDS = 5
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` to ``commands``."""
-    command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
+    text = "compile a model and time it, against other runtimes too"
+    command = commands.add_parser(
+        "bench",
+        help=text,
+        description=f"{text.capitalize()}. Each runtime has a process of its own, and they run in turns.",
+    )
     add_options(command)
     add_no_measure(command)
     add_memory_limit(command)

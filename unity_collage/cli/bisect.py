@@ -61,7 +61,8 @@ def add_command(commands: Any) -> None:
         "-o",
         "--output",
         metavar="FILE.onnx",
-        help="write the operators of the kernel as a model, and the inputs of the kernel beside it as .npz",
+        help="write the operators of the kernel as a model, or as a .py script where ONNX lacks one of them, and the "
+        "inputs of the kernel beside it as .npz",
     )
     add_json(command)
     command.set_defaults(run=_bisect)

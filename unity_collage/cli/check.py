@@ -99,7 +99,7 @@ def _check_model_options(options: argparse.Namespace) -> None:
     given = [name for name in _OF_MODELS if getattr(options, name) not in (None, False, [])]
     given += ["precision"] if options.precision != FLOAT32 else []
     if given:
-        raise UsageError(f"--{given[0].replace('_', '-')} needs --model, which it is an option of")
+        raise UsageError(f"--{given[0].replace('_', '-')} is for a model: name the model with --model")
 
 
 def _check_plans(options: argparse.Namespace) -> None:

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 def add_command(commands: Any) -> None:
     """Add ``compile`` to ``commands``."""
-    command = commands.add_parser("compile", help="compile a model and show its plan")
+    text = "compile a model and show its plan"
+    command = commands.add_parser(
+        "compile",
+        help=text,
+        description=f"{text.capitalize()}: which backend makes each kernel, and at what cost. The first compile "
+        "measures kernels, within --budget. The program is kept for the next compile with the same options.",
+    )
     add_options(command)
     add_no_measure(command)
     add_memory_limit(command)
@@ -51,10 +57,6 @@ def add_command(commands: Any) -> None:
 def _compile(options: argparse.Namespace) -> None:
     """Compile, show, save and report. Paths are checked first, before anything is measured."""
     if options.dry_run:
-        if options.devices:
-            raise UsageError(
-                "--device chooses by measured costs, and --dry-run has none: leave one of the two out"
-            )
         load_for(options)
         tell_dry_run(options)
         return

@@ -33,8 +33,13 @@ _NOT_DRY = {
     "tune": "--tune",
     "refine": "--refine",
     "memory_limit": "--memory-limit",
+    "devices": "--device",
+    "recompile": "--recompile",
 }
 """Options that a dry run could not take into account."""
+
+_MAKES_NO_PROGRAM = ("explain", "compare")
+"""Commands that have the options of a compile, and always run the search."""
 
 _ON_CPUS = {"profile": "it times kernels one by one", "bisect": "it leaves kernels to TVM one by one"}
 """Commands that need a program on a CPU, and what they do with it."""
@@ -56,6 +61,8 @@ def check_options(options: Namespace) -> None:
             raise UsageError(
                 f"{option} and --dry-run: a dry run measures nothing and builds nothing: leave one of the two out"
             )
+    if options.command in _MAKES_NO_PROGRAM and "recompile" in given:
+        raise UsageError(f"--recompile is for programs, and {options.command} makes none: leave it out")
     if "locked" in given and "remeasure" in given:
         raise UsageError(
             "--locked measures nothing, and --remeasure measures again: leave one of the two out"
