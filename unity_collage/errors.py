@@ -16,8 +16,11 @@ from .ffi import tvm_ffi
 
 register_error = tvm_ffi.register_error
 
-# Without this, Ctrl-C during a pass becomes a RuntimeError.
+# Without these, Ctrl-C, the TimeoutError of a signal handler of the user, and a warning that -W error makes an error
+# become a RuntimeError during a pass.
 register_error("KeyboardInterrupt", KeyboardInterrupt)
+register_error("TimeoutError", TimeoutError)
+register_error("UserWarning", UserWarning)
 
 
 @register_error

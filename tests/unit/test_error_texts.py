@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tvm
+from tvm.ir import IRModule
 
 from unity_collage.errors import CollageError, ModelError, first_line, in_words, last_line
 from unity_collage.frontend.models import import_model, read_model
@@ -67,6 +69,18 @@ def test_a_warning_names_the_line_of_the_user() -> None:
     with pytest.warns(UserWarning, match="fails where the condition") as told:
         import_model(made)
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError, UserWarning])
+def test_what_a_signal_handler_or_a_filter_raises_during_a_pass_keeps_its_class(
+    kind: type[BaseException],
+) -> None:
+    @tvm.transform.module_pass(opt_level=0)
+    def interrupted(_mod: IRModule, _ctx: object) -> IRModule:
+        raise kind("of the user")
+
+    with pytest.raises(kind, match="of the user"):
+        interrupted(IRModule())
 
 
 @pytest.mark.parametrize(
