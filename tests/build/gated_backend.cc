@@ -3,10 +3,12 @@
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "base/executable.h"
 #include "base/pool.h"
@@ -42,6 +44,14 @@ void SetOpen(bool open) {
   changed.notify_all();
 }
 
+// Without Python, which waits while one of its threads forks the process.
+void OpenSoon(double seconds) {
+  std::thread([seconds] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    SetOpen(true);
+  }).detach();
+}
+
 int Begun() {
   std::lock_guard<std::mutex> lock(mutex);
   return begun;
@@ -58,6 +68,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   collage::RegisterBackend(backend);
   tvm::ffi::reflection::GlobalDef()
       .def("collage.gated.set_open", SetOpen)
+      .def("collage.gated.open_soon", OpenSoon)
       .def("collage.gated.begun", Begun)
       .def("collage.gated.allow_in_run", AllowInRun)
       .def("collage.gated.used_in_run", UsedInRun);

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +76,33 @@ def test_callers_wait_only_for_the_size_that_they_call(gated: None) -> None:
         first.result(LIMIT)
         second.result(LIMIT)
     assert begun() == 2
+
+
+def test_a_forked_process_does_not_wait_for_a_size_that_its_parent_compiles(gated: None) -> None:
+    set_open, open_soon, begun, create = (
+        tvm_ffi.get_global_func(f"collage.gated.{name}")
+        for name in ("set_open", "open_soon", "begun", "create")
+    )
+    main = create(json.dumps({"programs": [PROGRAM]}), b"").get_function("main")
+    value = tvm_ffi.from_dlpack(np.zeros(2, "float32"))
+    before = begun()
+    set_open(False)
+    with ThreadPoolExecutor() as pool:
+        compiling = pool.submit(main, value)
+        end = time.monotonic() + LIMIT
+        while begun() == before and time.monotonic() < end:
+            time.sleep(0.01)
+        open_soon(0.2)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(LIMIT)
+            try:
+                main(value)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        compiling.result(LIMIT)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_more_threads_are_used_from_the_next_call_on(gated: None) -> None:

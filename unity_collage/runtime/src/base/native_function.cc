@@ -9,6 +9,7 @@
 
 #include "base/arguments.h"
 #include "base/call.h"
+#include "base/forks.h"
 #include "base/pool.h"
 
 namespace collage {
@@ -102,6 +103,7 @@ std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(Sizes sizes)
   if (entry->compiled == nullptr) {
     // Callers with other sizes do not wait for this one.
     lock.unlock();
+    const WithoutForks without_forks;  // for this lock, and those of packed weights
     std::lock_guard<std::mutex> compiling(entry->compiling);
     if (entry->compiled == nullptr) {
       std::shared_ptr<const Compiled> compiled = Compile(key.second);
