@@ -127,6 +127,25 @@ class Alike:
         return {"seconds": 1.0}
 
 
+def test_a_server_that_cannot_tell_what_it_is_is_asked_again() -> None:
+    """Its memory may have run out for a moment."""
+
+    class Short(Alike):
+        is_short = True
+
+        def ask(self, request: Any) -> dict[str, Any]:
+            if self.is_short:
+                self.is_short = False
+                return {"reason": "MemoryError: "}
+            return super().ask(request)
+
+    pool: Any = Pool([Short(2)])  # type: ignore[list-item]
+    remote = client(pool)
+    with pytest.raises(CollageError, match="a server for 'test' cannot tell what it is: MemoryError"):
+        remote.facts("{}", "tvm")
+    assert remote.facts("{}", "tvm")["threads"] == 2
+
+
 @pytest.mark.parametrize("ask", ["launch", "machine"])
 def test_no_question_but_for_facts_goes_to_a_server_of_another_kind(ask: str) -> None:
     pool: Any = Pool([Alike(2), Alike(4)])

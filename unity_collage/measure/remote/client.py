@@ -50,9 +50,16 @@ class RemoteClient:
         self._is_closed = False
 
     def facts(self, target: str, backend: str) -> dict[str, Any]:
-        """What a server reports about itself and about a backend, for this target (empty: the server's own target)."""
+        """What a server reports about itself and about a backend, for this target (empty: the server's own target).
+
+        Raises CollageError, with the server's reason, if it cannot tell. The next call asks again.
+        """
         if (target, backend) not in self._facts:
-            self._facts[target, backend] = self._reply(self._question(target, backend))
+            reply = self._reply(self._question(target, backend))
+            if "reason" in reply:
+                name = self._servers.name
+                raise CollageError(f"a server for {name} cannot tell what it is: {reply['reason']}")
+            self._facts[target, backend] = reply
         return self._facts[target, backend]
 
     def machine(self) -> dict[str, Any]:
