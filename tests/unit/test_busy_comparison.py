@@ -51,6 +51,22 @@ def test_the_time_of_another_runtime_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert (report.winner, report.predicted, report.measured) == (THEIRS, None, 0.03)
 
 
+def test_programs_run_in_turns_again_without_one_that_fails() -> None:
+    """Times that were taken one after the other say more about the machine than about the programs."""
+
+    def in_turns(names: list[str], *_: Any) -> Any:
+        if "broken" in names:
+            return "it crashes"
+        return {name: [0.04 if name == OURS else 0.05 if len(names) > 1 else 0.03] for name in names}
+
+    worker: Any = SimpleNamespace(timed_in_turns=in_turns)
+    builder: Any = SimpleNamespace(whole_models={}, imported=None)
+    programs = {name: CandidateProgram(None) for name in (OURS, "broken", THEIRS)}
+    compared = Comparison(builder, Refinement(rounds=1), worker, lambda _: None, programs)
+    assert compared.timed(list(programs), 1) == {OURS: [0.04], THEIRS: [0.05]}
+    assert [name for name, program in programs.items() if program.reason] == ["broken"]
+
+
 def test_programs_that_are_timed_alone_have_equally_many_rounds() -> None:
     """Where one fails in turns with the others, each is timed alone, and one that takes long has fewer rounds."""
     alone: dict[str, Any] = {OURS: [0.04] * 5, THEIRS: [9.0] * 2, "broken": "it crashes"}

@@ -197,7 +197,10 @@ class Comparison:
         return [name for name, seconds in medians.items() if min(seconds) < HOPELESS * best]
 
     def timed(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
-        """The median seconds of these programs by round; a program that does not run is dropped."""
+        """The median seconds of these programs by round; a program that does not run is dropped.
+
+        The others run in turns again then. If they fail only together, each is timed alone.
+        """
         running = [name for name in names if name in self.programs and not self.programs[name].reason]
         if not running:
             return {}
@@ -208,6 +211,9 @@ class Comparison:
         for name, seconds in alone.items():
             if isinstance(seconds, str):
                 self.programs[name].reason = seconds
+        left = [name for name in running if not self.programs[name].reason]
+        if 1 < len(left) < len(running):
+            return self.timed(left, rounds)
         found = {name: each[name] for name, each in alone.items() if not isinstance(each, str)}
         least = min(map(len, found.values()), default=0)  # a program that takes long has fewer rounds
         return {name: seconds[:least] for name, seconds in found.items()}
