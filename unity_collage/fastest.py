@@ -16,9 +16,8 @@ from .cost.method import MEDIAN
 from .cost.model import Capability, CostModel
 from .errors import CollageError
 from .feedback.builder import ProgramBuilder
-from .feedback.candidates import OURS
 from .feedback.percentiles import percentile_of, too_few_runs
-from .feedback.refine import CORRECTED, refined
+from .feedback.refine import refined
 from .feedback.room import OF_OURS, why_no_room
 from .feedback.runtimes_alone import fastest_runtime
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
@@ -142,7 +141,8 @@ def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Re
     if EXPLANATION.by_function(best.mod) or not PLAN.by_function(best.mod):
         return best
     mod, executable = best.mod, best.executable
-    if best.report is not None and best.report.winner not in (OURS, CORRECTED):
+    origins = {plan.algorithm for plan in PLAN.by_function(mod).values()}
+    if best.report is not None and best.report.winner in origins:  # its plan was given, not searched for
         mod = ScheduleBranches(pipeline.model)(mod)
         executable = build(mod, builder.target) if _has_branches(mod) else executable
     if pipeline.explain:

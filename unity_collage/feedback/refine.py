@@ -70,7 +70,7 @@ def refined(
     problems = problems_of(builder.costed)
     plans = {name: (choice, seconds) for name, choice, seconds in choices(problems, priority)}
     records = _records(builder, model, {name: choice for name, (choice, _) in plans.items()}, settings)
-    known = None if records is None else _known_winner(builder, records, settings)
+    known = None if records is None else _known_winner(builder, records, settings, plans[OURS][0])
     if known is not None:
         return known
     if records is not None and records.locked:
@@ -128,9 +128,12 @@ def _records(
     )
 
 
-def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
+def _known_winner(
+    builder: ProgramBuilder, records: Records, settings: Refinement, ours: Choice
+) -> Refined | None:
     """The winner of a stored comparison; None if there is none, or if it cannot be built any more.
 
+    ``ours``: the plan of the search now. The comparison may be one of other plans: then its winner is built as it was.
     A comparison that left out programs for lack of time or memory does not count if now there is no limit of time.
     """
     known = records.find()
@@ -147,10 +150,10 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
             built = builder.whole(report.winner)
         elif choice is None:
             built = builder.stock()
-        elif report.winner == OURS:
+        elif report.winner == OURS and choice == ours:
             built = builder.searched(builder.costed)
-        elif report.winner == CORRECTED:
-            built = builder.searched(builder.correct(builder.costed))
+        elif report.winner == CORRECTED and (costed := _corrected(builder, choice)) is not None:
+            built = builder.searched(costed)
         else:
             built = builder.chosen(choice, report.winner)
     except Exception as error:  # the compiler did not fail in the earlier comparison
@@ -161,6 +164,14 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
         )
         return None
     return Refined(*built, report, _remarks(report))
+
+
+def _corrected(builder: ProgramBuilder, choice: Choice) -> IRModule | None:
+    """The module with corrected costs, or None if ``choice`` is not its cheapest plan any more."""
+    with builder.target:
+        costed = builder.correct(builder.costed)
+    plan = {function: ids_of(solve(problem)) for function, problem in problems_of(costed).items()}
+    return costed if plan == choice else None
 
 
 def _remarks(report: ProgramComparison) -> tuple[str, ...]:
