@@ -164,6 +164,15 @@ def test_a_search_that_was_ended_needs_nothing_the_next_time(case: Case, data: s
     assert asked == [] and again.solution.seconds == found.solution.seconds
 
 
+def test_the_bounds_after_a_failure_do_not_depend_on_the_order_of_answers() -> None:
+    """Two costs are below their bounds, by different parts."""
+    truth: dict[str, Answer] = {"a": 0.9, "b": 0.8, "c": 9.0}
+    case = Case(((),), 0, tuple((1, key) for key in truth), truth, {"a": 1.0, "b": 1.0, "c": 2.0})
+    for order in ("ab", "ba"):
+        found, _ = search(case, known={key: truth[key] for key in order})
+        assert found.bounds == {"c": pytest.approx(2.0 * 0.8 * 0.8)}
+
+
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:

@@ -205,12 +205,15 @@ class LazySearch:
         self._take(self.measure(expensive))
 
     def _take(self, found: Mapping[str, Answer]) -> None:
-        """Keep these answers; if one is below its bound, lower all bounds."""
+        """Keep these answers; if one is below its bound, lower all bounds.
+
+        The answer that is lowest by its bound decides, whichever comes first: the next search knows all at once.
+        """
         for key, answer in found.items():
             self._answers[key] = answer
-            if not isinstance(answer, str) and answer < self.bounds[key] * self._trust:
+            if not isinstance(answer, str) and answer < self.bounds[key]:
                 self._failed.append(key)
-                self._trust = _CAUTION * answer / self.bounds[key]
+                self._trust = min(self._trust, _CAUTION * answer / self.bounds[key])
 
 
 def _within(option: Option, larger: Option) -> bool:
