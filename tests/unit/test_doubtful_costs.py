@@ -21,6 +21,7 @@ from tvm.target import Target
 
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined
 from unity_collage.machine.load import LoadWatch
@@ -28,7 +29,7 @@ from unity_collage.measure.client import LATE, Answer
 from unity_collage.measure.kernel_costs import KernelCosts
 from unity_collage.measure.questions import Client, Fingerprints
 from unity_collage.measure.refusal import Refusal
-from unity_collage.passes import AnnotateCandidates, SearchPartition
+from unity_collage.passes import AnnotateCandidates, EstimateNeededCosts, SearchPartition
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost, Costs
 from unity_collage.runtime.timing import Runner
@@ -142,6 +143,48 @@ def test_a_doubtful_fact_is_measured_again_too(tmp_path: Path) -> None:
     third = model(tmp_path, [])
     third.overheads(["tvm"])
     assert (len(second.client.facts), len(third.client.facts)) == (2, 0)
+
+
+@dataclass
+class ByBackend(Typed):
+    """Answers with a cost for each backend."""
+
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+
+    def compare(
+        self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Answer]:
+        self.asked += candidates
+        return {key: self.costs[asked["backend"]] for key, asked in candidates.items()}
+
+
+@dataclass(frozen=True)
+class BoundedCosts(TypedCosts):
+    """Kernels of ``slow`` have lower bounds with which no plan contains them."""
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        return {workload.key: 5e-6 if workload.backend == "slow" else 0.0 for workload in workloads}
+
+
+def test_a_compile_has_the_doubtful_costs_that_it_does_not_measure_again(tmp_path: Path) -> None:
+    """A locked compile begins with them, and has to find the same plan."""
+    slow = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
+    answers = {"slow": replace(NOISY, seconds=9e-6, high=9e-6), "tvm": replace(SURE, seconds=1e-6, low=1e-6)}
+
+    def estimator(**options: Any) -> BoundedCosts:
+        database = CostDatabase(tmp_path / "costs.sqlite")
+        return BoundedCosts(database, client=ByBackend([], costs=answers), **options)
+
+    with only_backends(slow), Target("llvm"):
+        mod = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
+        first, second = estimator(), estimator()
+        first.costs(list(workloads(mod["main"], first).values()))
+        found = [
+            COSTS.read(EstimateNeededCosts(model)(mod)["main"]).by_key
+            for model in (second, estimator(locked=True))
+        ]
+    assert not second.client.asked, "no plan near the cheapest has its kernels"
+    assert found[0] == found[1] and all(cost.seconds for cost in found[0].values())
 
 
 def test_what_was_stopped_measures_nothing_more(tmp_path: Path) -> None:

@@ -164,6 +164,25 @@ def test_a_search_that_was_ended_needs_nothing_the_next_time(case: Case, data: s
     assert asked == [] and again.solution.seconds == found.solution.seconds
 
 
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.integers(1, 5), st.data())
+def test_doubtful_answers_count_at_the_end_of_the_search_alone(
+    case: Case, factor: int, data: st.DataObject
+) -> None:
+    """A search that may not measure begins with them, in any order, and finds the same plan. Bounds may be wrong."""
+    doubtful = {key: case.truth[key] for key in data.draw(st.sets(keys_of(case)))}
+    case = replace(case, bounds={key: bound * factor for key, bound in case.bounds.items()})
+    try:
+        found, asked = search(case, rest=lambda keys: {key: doubtful[key] for key in keys if key in doubtful})
+    except NoCover:
+        return
+    assert found.answers.keys() == {*asked, *doubtful} and not found.bounds.keys() & doubtful.keys()
+    again, more = search(case, known=dict(reversed(found.answers.items())))
+    assert more == [] and again.solution == found.solution and again.bounds == found.bounds
+    if factor == 1:
+        assert found.solution.seconds == pytest.approx(cheapest_cover(case.problem(case.truth)).seconds)
+
+
 def test_the_bounds_after_a_failure_do_not_depend_on_the_order_of_answers() -> None:
     """Two costs are below their bounds, by different parts."""
     truth: dict[str, Answer] = {"a": 0.9, "b": 0.8, "c": 9.0}

@@ -15,7 +15,7 @@ from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, EstimateNeededCosts, SearchPartition
-from unity_collage.passes.estimate_needed_costs import _with_bounds_that_hold
+from unity_collage.passes.estimate_needed_costs import _latest, _with_bounds_that_hold, _with_costs_of_others
 from unity_collage.passes.search_partition import checked_for
 from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from unity_collage.search import Option, Problem, cheapest_cover
@@ -198,3 +198,22 @@ def test_bounds_of_all_functions_are_of_one_machine() -> None:
     mod = _with_bounds_that_hold(IRModule({"one": one, "other": other}))
     assert [COSTS.read(mod[name]).by_key["k"].bound for name in ("one", "other")] == [0.0, 0.0]
     assert _with_bounds_that_hold(before := IRModule({"one": one})).same_as(before)
+
+
+def test_a_cost_that_another_function_has_asked_for_is_no_open_one() -> None:
+    """The next compile knows it from the start, and has to find the same plan."""
+    func = annotated()
+    keys = {candidate.id: "k" for candidate in CANDIDATES.read(func)}
+    late = Cost(None, reason="not measured", origin="formula", bound=1.0)
+    one = COSTS.write(func, Costs({"k": late}, keys))
+    other = COSTS.write(func, Costs({"k": Cost(2.0, 2.0, 2.0)}, keys))
+    mod = _with_costs_of_others(IRModule({"one": one, "other": other}))
+    assert [COSTS.read(mod[name]).by_key["k"].seconds for name in ("one", "other")] == [2.0, 2.0]
+    assert _with_costs_of_others(before := IRModule({"one": one})).same_as(before)
+
+
+def test_what_was_measured_again_replaces_a_cost_of_before() -> None:
+    doubtful, again = Cost(3.0, is_doubtful=True), Cost(2.0)
+    refusal, late = Cost(None, reason="broken"), Cost(None, reason="not measured", bound=1.0)
+    assert _latest(doubtful, again) is again and _latest(doubtful, refusal) is refusal
+    assert _latest(doubtful, late) is doubtful and _latest(late, again) is again

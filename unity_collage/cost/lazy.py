@@ -83,6 +83,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
         {key: _answer(cost) for key, cost in known.items()},
         search.enough,
         lambda answers: _expected(search, by_key, measurer.bounds, answers),
+        measurer.rest,
     ).run()
     through: Mapping[int, Through] = {}
     if search.throughs and found.bounds:
@@ -124,6 +125,14 @@ class _Measurer:
                     found[key] = replace(cost, bound=self.bounds[key])
                 else:
                     found[key] = Cost(expected, origin=EXPECTED, bound=self.bounds[key])
+        self._costs |= found
+        return {key: _answer(cost) for key, cost in found.items()}
+
+    def rest(self, keys: Sequence[str]) -> dict[str, Answer]:
+        """The doubtful costs of these keys. A later compile that may not measure begins with them: it must find the
+        same plan."""
+        doubtful = self._model.doubtful([self._by_key[key] for key in keys])
+        found = {key: cost for key, cost in doubtful.items() if cost.seconds is not None}
         self._costs |= found
         return {key: _answer(cost) for key, cost in found.items()}
 

@@ -125,6 +125,11 @@ class CostModel(ABC):
         del workloads
         return {}
 
+    def doubtful(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """The known costs that :meth:`costs` would measure again, as they are, by key; by default none."""
+        del workloads
+        return {}
+
     def overheads(self, backends: Sequence[str]) -> Overheads:
         """Launches and transitions of these backends; by default they cost nothing."""
         return Overheads()

@@ -76,13 +76,12 @@ class CostOverSizes(CostModel):
     def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         parts = {part.key: part for workload in workloads for part in self._parts[workload.key]}
         self._learn(self._model.known(list(parts.values())))
-        return {
-            workload.key: self._weighed(workload.key)
-            for workload in workloads
-            if all(
-                part.key in found for found, part in zip(self._found, self._parts[workload.key], strict=True)
-            )
-        }
+        return self._complete(workloads)
+
+    def doubtful(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        parts = {part.key: part for workload in workloads for part in self._parts[workload.key]}
+        self._learn(self._model.doubtful(list(parts.values())))
+        return self._complete(workloads)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         self._learn(self._model.known([part for parts in self._parts.values() for part in parts]))
@@ -131,6 +130,16 @@ class CostOverSizes(CostModel):
             weighed,
             by_key={key: _with_reason(cost, costs.by_key[key]) for key, cost in weighed.by_key.items()},
         )
+
+    def _complete(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """The weighed costs of those ``workloads`` that have a cost at each sample."""
+        return {
+            workload.key: self._weighed(workload.key)
+            for workload in workloads
+            if all(
+                part.key in found for found, part in zip(self._found, self._parts[workload.key], strict=True)
+            )
+        }
 
     def _learn(self, answers: Mapping[str, Cost]) -> None:
         """Keep these costs; costs that a sample has already do not change."""

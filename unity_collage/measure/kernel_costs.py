@@ -88,12 +88,22 @@ class KernelCosts(CostModel):
 
     def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """The costs and refusals in the database and in packs, by key, without those that are to be measured again."""
+        found = self._known_of_all(workloads)
+        sure = {key for key, cost in found.items() if not self._is_worth(key, cost)}
+        return self.costs([workload for workload in workloads if workload.key in sure])
+
+    def doubtful(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """The costs in the database that are to be measured again, by key."""
+        found = self._known_of_all(workloads)
+        return {key: cost for key, cost in found.items() if self._is_worth(key, cost)}
+
+    def _known_of_all(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """:meth:`_known` of kernels for several targets."""
         found: dict[str, Cost] = {}
         for scope, group in by_target(workloads):
             with scope:
                 found |= self._known(group, self._fingerprints())
-        sure = {key for key, cost in found.items() if not self._is_worth(key, cost)}
-        return self.costs([workload for workload in workloads if workload.key in sure])
+        return found
 
     def _known(self, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
         """The costs and refusals in the database, and those that :meth:`_packed` adds."""

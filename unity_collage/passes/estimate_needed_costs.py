@@ -64,7 +64,7 @@ class EstimateNeededCosts:
             done.append(changed)
             return changed
 
-        return _with_bounds_that_hold(with_shares(mod, self.model, change))
+        return _with_bounds_that_hold(_with_costs_of_others(with_shares(mod, self.model, change)))
 
     def _costs(self, func: relax.Function, mod: IRModule, siblings: Sequence[relax.Function]) -> Costs:
         if self.only_choices and why_costs_matter(func, mod) is None:
@@ -84,7 +84,11 @@ class EstimateNeededCosts:
             raise NoPlan(why_no_cover(graph, error.index, candidates, exclusions=excluded)) from None
         if self.programs:
             best = solve(make(costs)).seconds
-            for search in self._others(make, self.hopeless * best, {**known, **_measured(costs)}):
+            asked = {workload.key: workload for workload in workloads(func, self.model, mod).values()}
+            # These are measured if another plan has them.
+            again = self.model.doubtful(list(asked.values()))
+            sure = {key: cost for key, cost in _measured(costs).items() if key not in again}
+            for search in self._others(make, self.hopeless * best, {**known, **sure}):
                 costs = self._with_more(func, costs, search, mod)
         costs = with_expected(func, costs, workloads(func, self.model, mod), self.model, make)
         return replace(costs, skipped=COSTS.read(func).skipped) if COSTS.on(func) else costs
@@ -109,10 +113,35 @@ class EstimateNeededCosts:
             more = lazy_costs(func, self.model, search, mod)
         except NoCover:
             return costs
-        both = replace(
-            costs, by_key={key: _better(cost, more.by_key[key]) for key, cost in costs.by_key.items()}
-        )
+        by_key = {
+            key: cost if key in search.known else _latest(cost, more.by_key[key])
+            for key, cost in costs.by_key.items()
+        }
+        both = replace(costs, by_key=by_key)
         return without_bounds(both, more.failed) if more.failed else both
+
+
+def _with_costs_of_others(mod: IRModule) -> IRModule:
+    """``mod`` where an open cost of a function is the one that another function has asked for.
+
+    The next compile knows it from the start. So both have the same costs, and find the same plan.
+    """
+    of_function = COSTS.by_function(mod)
+    if len(of_function) < 2:
+        return mod
+    found = {key: cost for costs in of_function.values() for key, cost in _measured(costs).items()}
+
+    def completed(costs: Costs) -> Costs:
+        by_key = {key: found.get(key, cost) if cost.is_open else cost for key, cost in costs.by_key.items()}
+        return replace(costs, by_key=by_key)
+
+    functions = {
+        gvar: COSTS.write(func, completed(COSTS.read(func)))
+        if isinstance(func, relax.Function) and COSTS.on(func)
+        else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _with_bounds_that_hold(mod: IRModule) -> IRModule:
@@ -132,6 +161,11 @@ def _with_bounds_that_hold(mod: IRModule) -> IRModule:
 def _measured(costs: Costs) -> dict[str, Cost]:
     """The costs, and the refusals, that are known."""
     return {key: cost for key, cost in costs.by_key.items() if not cost.is_open and cost.origin != EXPECTED}
+
+
+def _latest(one: Cost, other: Cost) -> Cost:
+    """The better one, but ``other`` where it is measured or refused: ``one`` may be one that was to be measured again."""
+    return _better(one, other) if other.is_open or other.origin == EXPECTED else other
 
 
 def _better(one: Cost, other: Cost) -> Cost:

@@ -91,10 +91,15 @@ class LazySearch:
     If something has to be measured, the cheapest plan by these comes first, its most expensive kernels before the
     others. When the cheapest expected plan is measured, the search begins: its result does not depend on them.
     """
+    rest: Measure = lambda _keys: {}
+    """Answers for some of the keys that are open when the plan is found. The search did not use them, since they would
+    have been measured again if the plan depended on them. They take part in its last steps.
+    """
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
     _rounds: int = field(default=0, init=False)
+    _has_rest: bool = field(default=False, init=False)
 
     def run(self) -> LazySolution:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
@@ -109,6 +114,8 @@ class LazySearch:
             else:
                 wanted = self._unknown(solution.chosen)
                 if not wanted or solution.lower_bound >= self.enough:
+                    if self._takes_rest():
+                        continue
                     return self._finished(problem, solution)
             if not is_begun:  # only now: where all that is needed is known, nothing is measured
                 is_begun = True
@@ -128,6 +135,15 @@ class LazySearch:
             if not wanted:
                 return
             self._learn(wanted, expected)
+
+    def _takes_rest(self) -> bool:
+        """Take the answers of ``rest``, once; whether there are some."""
+        if self._has_rest:
+            return False
+        self._has_rest = True
+        found = self.rest(list(self._open()))
+        self._take(found)
+        return bool(found)
 
     def _solved(self, problem: Problem) -> Solution:
         self._rounds += 1
