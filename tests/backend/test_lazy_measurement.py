@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from unity_collage.annotations import CANDIDATES, COSTS
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.database.costs import CostDatabase
-from unity_collage.errors import MissingCost
+from unity_collage.errors import CollageError, MissingCost
 from unity_collage.graph import DataflowGraph
 from unity_collage.machine import peaks as machines
 from unity_collage.machine.last_level import caches
+from unity_collage.machine.load import Load
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.plan.costs import Costs
@@ -102,6 +104,26 @@ def test_a_fact_about_programs_holds_for_one_version_of_their_backends(
     version = libraries.version
     monkeypatch.setattr(libraries, "version", lambda name: "9" if name == "kernels" else version(name))
     assert [known("tvm"), known("kernels")] == ["a", "c"]
+
+
+def test_a_doubtful_fact_about_programs_holds_where_measuring_it_again_fails(
+    model: MeasuredCost, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A locked compile finds it, so it has to be what the compile before has used."""
+
+    def failing() -> str:
+        raise CollageError("no memory is left")
+
+    def known(asked: MeasuredCost, measure: Callable[[], str] = failing) -> str | None:
+        with target:
+            return asked.known_or_measured("program 2", ("tvm",), "the program", measure)
+
+    monkeypatch.setattr(Load, "is_busy", True)
+    assert known(model, lambda: "a") == "a"
+    again = MeasuredCost(model.database)
+    assert [known(again), known(again), known(MeasuredCost(model.database, locked=True))] == ["a", "a", "a"]
+    with pytest.raises(CollageError, match="no memory is left"), target:
+        again.known_or_measured("program 3", ("tvm",), "the program", failing)
 
 
 def test_a_budget_of_nothing_is_spent(model: MeasuredCost) -> None:

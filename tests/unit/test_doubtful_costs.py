@@ -146,6 +146,43 @@ def test_a_doubtful_fact_is_measured_again_too(tmp_path: Path) -> None:
 
 
 @dataclass
+class Telling(Typed):
+    """Answers questions about the machine with the next of its replies."""
+
+    replies: list[dict[str, Any]] = field(default_factory=list)
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.facts.append(request)
+        return dict(self.replies.pop(0))
+
+
+def told(path: Path, *replies: dict[str, Any], **options: Any) -> TypedCosts:
+    return TypedCosts(
+        CostDatabase(path / "costs.sqlite"), client=Telling([], replies=list(replies)), **options
+    )
+
+
+CALLS = {"seconds": 1e-7, "launches": {}, "transitions": {}, "doubtful": True}
+
+
+def test_a_doubtful_fact_holds_where_nothing_came_of_measuring_it_again(tmp_path: Path) -> None:
+    """A locked compile finds it, so it has to be what the compile before has used."""
+    told(tmp_path, CALLS).overheads(["tvm"])
+    again = told(tmp_path, {"reason": "it crashed"}, {"reason": "it crashed"})
+    with pytest.warns(UserWarning, match="kernel calls could not be timed"):
+        assert again.overheads(["tvm"]).launch_seconds == 1e-7
+    assert again.overheads(["tvm"]).launch_seconds == 1e-7 and not again.client.replies  # type: ignore[attr-defined]
+    assert told(tmp_path, locked=True).overheads(["tvm"]).launch_seconds == 1e-7
+
+
+def test_a_compile_uses_the_sure_fact_that_a_doubtful_one_does_not_replace(tmp_path: Path) -> None:
+    told(tmp_path, {**CALLS, "doubtful": False}).overheads(["tvm"])
+    for options in ({"remeasure": True}, {"locked": True}):
+        found = told(tmp_path, {**CALLS, "seconds": 9e-7}, **options).overheads(["tvm"])
+        assert found.launch_seconds == 1e-7
+
+
+@dataclass
 class ByBackend(Typed):
     """Answers with a cost for each backend."""
 

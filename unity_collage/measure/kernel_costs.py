@@ -202,11 +202,26 @@ class KernelCosts(CostModel):
             return math.inf
         return SECONDS_AGAIN - self._session.seconds_again
 
-    def _keep_fact(self, name: str, fingerprint: str, value: Any, is_doubtful: bool) -> None:
+    def _keep_fact(self, name: str, fingerprint: str, value: Any, is_doubtful: bool) -> Any:
+        """Store a fact; returns the one that holds: a doubtful fact does not replace a sure one."""
         self._opened().keep_fact(name, fingerprint, value, is_doubtful)
+        self._end_again(name)
+        return self._opened().fact(name, fingerprint)
+
+    def _fact_of_before(self, name: str, fingerprint: str) -> Any | None:
+        """The fact that :meth:`_fact` has left out to be measured again, of which nothing came; None if there is none.
+
+        It holds: a compile that may not measure finds it too.
+        """
+        self._end_again(name)
+        return self._opened().fact(name, fingerprint)
+
+    def _end_again(self, name: str) -> None:
+        """Measure a fact no more in this session, and count the seconds if it was known already."""
+        begin = self._session.again.pop(name, None)
+        if begin is not None:
+            self._session.seconds_again += time.monotonic() - begin
         self._session.measured.add(name)
-        if name in self._session.again:
-            self._session.seconds_again += time.monotonic() - self._session.again.pop(name)
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
         """Launches and transitions of these backends, measured once per machine."""
@@ -217,21 +232,28 @@ class KernelCosts(CostModel):
         if known is None and self.locked:
             what = "the overheads of kernel calls"
             raise MissingCost(missing_fact(self._opened(), fact, what, fingerprint))
-        if known is None and (reason := self.why_not_measured(here.target)):
-            return Overheads(unknown=dict.fromkeys(names, reason))
         if known is None:
-            self.progress(0, 1, "measuring this machine: calls and transitions")
-            known = self._measured_overheads_of_all(names, str(here.target))
-            if "seconds" not in known:
-                warn(f"kernel calls could not be timed and count as free: {known['reason']}")
-                return Overheads(unknown=dict.fromkeys(names, str(known["reason"])))
-            self._keep_fact(fact, fingerprint, known, known.pop("doubtful"))
+            measured = self._new_overheads(names, here.target)
+            if "seconds" in measured:
+                known = self._keep_fact(fact, fingerprint, measured, measured.pop("doubtful"))
+            elif (known := self._fact_of_before(fact, fingerprint)) is None:
+                return Overheads(unknown=dict.fromkeys(names, str(measured["reason"])))
         return Overheads(
             float(known["seconds"]),
             known["launches"],
             _points(known["transitions"]),
             known.get("unknown", {}),
         )
+
+    def _new_overheads(self, names: Sequence[str], target: Target) -> dict[str, Any]:
+        """The replies about overheads as one, measured now; a ``reason`` if they cannot be."""
+        if reason := self.why_not_measured(target):
+            return {"reason": reason}
+        self.progress(0, 1, "measuring this machine: calls and transitions")
+        found = self._measured_overheads_of_all(names, str(target))
+        if "seconds" not in found:
+            warn(f"kernel calls could not be timed and count as free: {found['reason']}")
+        return found
 
     def _measured_overheads_of_all(self, names: Sequence[str], target: str) -> dict[str, Any]:
         """The merged replies for all sets of backends that can be in one process."""

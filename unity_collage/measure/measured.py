@@ -15,7 +15,7 @@ from ..cost.bounds import lower_bound
 from ..cost.fingerprint import backend_version, cost_fingerprint
 from ..cost.model import Capability, Workload, by_target
 from ..database.rows import digest
-from ..errors import MissingCost
+from ..errors import CollageError, MissingCost
 from ..lowering.object_store import ObjectStore, object_store
 from ..machine.caches import Caches, reported
 from ..machine.last_level import caches
@@ -128,16 +128,13 @@ class MeasuredCost(KernelCosts):
         apart = behind == 0 or behind < self._caches().all_bytes
         found = costs_in_turns(self._client(), workloads, here, apart, self._seconds_for(fact))
         self.progress(1, 1, "")
-        if not found:  # a doubtful answer is what the next compile finds too, where it may not measure
-            return _stored_costs(self._opened().fact(fact, fingerprint) or {})
+        if not found:
+            return _stored_costs(self._fact_of_before(fact, fingerprint) or {})
         fields = ("seconds", "low", "high", "runs", "is_doubtful")
-        self._keep_fact(
-            fact,
-            fingerprint,
-            {key: {name: getattr(cost, name) for name in fields} for key, cost in found.items()},
-            2 * _seconds(cost for cost in found.values() if cost.is_doubtful) > _seconds(found.values()),
-        )
-        return found
+        measured = {key: {name: getattr(cost, name) for name in fields} for key, cost in found.items()}
+        doubtful_seconds = _seconds(cost for cost in found.values() if cost.is_doubtful)
+        kept = self._keep_fact(fact, fingerprint, measured, 2 * doubtful_seconds > _seconds(found.values()))
+        return found if kept == measured else _stored_costs(kept)
 
     def known_or_measured(
         self, name: str, backends: Iterable[str], what: str, measure: Callable[[], Any]
@@ -146,16 +143,22 @@ class MeasuredCost(KernelCosts):
         stored.
 
         None where it is not known and may not be measured: the database is locked, or the budget is spent. ``what``
-        names it for progress.
+        names it for progress. A doubtful fact holds if measuring it again fails.
         """
         fingerprint = self._fingerprints().of_several(backends)
         known = self._fact(name, fingerprint)
         if known is None and not self.locked and not self.is_budget_spent():
             self.progress(0, 1, f"measuring {what}")
             watch = LoadWatch()
-            known = measure()
+            try:
+                measured = measure()
+            except CollageError:
+                known = self._fact_of_before(name, fingerprint)
+                if known is None:
+                    raise
+                return known
             self.progress(1, 1, "")
-            self._keep_fact(name, fingerprint, known, watch.load().is_busy)
+            known = self._keep_fact(name, fingerprint, measured, watch.load().is_busy)
         return known
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
