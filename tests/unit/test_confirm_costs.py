@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import COSTS, PLAN
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.model import Capability, CostModel, Overheads, Workload
+from unity_collage.database.costs import CostDatabase
+from unity_collage.measure import measured
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ConfirmCosts, EstimateCosts, SearchPartition
 from unity_collage.passes.confirm_costs import contenders, levelled
 from unity_collage.plan.costs import Cost
@@ -104,6 +109,25 @@ def test_a_locked_database_without_a_session_changes_nothing() -> None:
     costed = EstimateCosts(costs)(annotated())
     after = ConfirmCosts(Locked(costs, costs))(costed)
     assert COSTS.read(after["main"]) == COSTS.read(costed["main"])
+
+
+def test_a_locked_database_gives_the_last_session_of_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a compile measures behind this step may be near the plan of the next one."""
+
+    def in_turns(_client: object, group: Sequence[Workload], *_: object) -> dict[str, Cost]:
+        return {workload.key: Cost(1e-6, 1e-6, 1e-6, 5) for workload in group}
+
+    monkeypatch.setattr(measured, "costs_in_turns", in_turns)
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    model, locked = MeasuredCost(database), MeasuredCost(database, locked=True)
+    with Target("llvm"):
+        func = AnnotateCandidates(("tvm",))(IRModule({"main": graphs.chain()}))["main"]
+        asked = list({workload.key: workload for workload in workloads(func, model).values()}.values())
+        assert model.confirmed_in(asked, asked[:2]).keys() == {workload.key for workload in asked[:2]}
+        assert locked.confirmed_in(asked, asked[:3]).keys() == {workload.key for workload in asked[:2]}
+        assert locked.confirmed_in(asked[:4], asked[:3]) == {}, "they are of another function"
 
 
 def test_contenders_are_the_plan_and_what_is_near() -> None:

@@ -19,8 +19,8 @@ from .rows import digest
 Row: TypeAlias = "Mapping[str, Any]"
 
 HINT = "program "
-"""Prefix of the names of facts that only name earlier comparisons: where a new one may start, or which a locked compile
-takes. A change of these makes no answer wrong."""
+"""Prefix of the names of facts that only name earlier comparisons of programs or kernels: where a new one may start,
+or which a locked compile takes. A change of these makes no answer wrong."""
 
 _CONTENT = {
     schema.COSTS.name: ("seconds", "low", "high", "runs", "reason", "lasting", "doubtful"),

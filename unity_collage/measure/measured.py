@@ -14,6 +14,7 @@ from .. import runtime
 from ..cost.bounds import lower_bound
 from ..cost.fingerprint import backend_version, cost_fingerprint
 from ..cost.model import Capability, Workload, by_target
+from ..database.answers import HINT
 from ..database.rows import digest
 from ..errors import CollageError, MissingCost
 from ..lowering.object_store import ObjectStore, object_store
@@ -111,10 +112,26 @@ class MeasuredCost(KernelCosts):
             found |= confirmed
         return found
 
+    def confirmed_in(self, function: Sequence[Workload], workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """:meth:`confirmed`, or the last session for this function where the database is locked and lacks this one.
+
+        What a compile measures behind this step may be near the plan of the next one.
+        """
+        database, found = self._opened(), self.confirmed(workloads)
+        name = f"{HINT}together {_digest(function)}"
+        fingerprint = self._fingerprints().of_several(workload.backend for workload in function)
+        last: list[str] = database.fact(name, fingerprint) or []
+        if self.locked and not found:
+            return self.confirmed([workload for workload in function if workload.key in last])
+        keys = sorted(workload.key for workload in workloads)
+        if found and keys != last and not (self.locked or database.read_only):
+            database.keep_fact(name, fingerprint, keys)
+        return found
+
     def _confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """:meth:`confirmed` of kernels for the target in scope."""
         here = self._fingerprints()
-        fact = "together " + digest("\n".join(sorted(workload.key for workload in workloads)))
+        fact = f"together {_digest(workloads)}"
         fingerprint = here.of_several(workload.backend for workload in workloads)
         known = self._fact(fact, fingerprint)
         if known is not None:
@@ -213,6 +230,10 @@ class MeasuredCost(KernelCosts):
 
     def _caches(self) -> Caches:
         return caches(self._opened(), locked=self.locked)
+
+
+def _digest(workloads: Iterable[Workload]) -> str:
+    return digest("\n".join(sorted(workload.key for workload in workloads)))
 
 
 def _stored_costs(fact: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:

@@ -77,7 +77,7 @@ class ConfirmCosts:
             if len(near) < 2 or timed.issuperset(near):
                 break
             timed.update(near)
-            found = self.model.confirmed([asked[key] for key in sorted(timed)])
+            found = self.model.confirmed_in(list(asked.values()), [asked[key] for key in sorted(timed)])
             if not found:
                 break
             confirmed = replace(estimated, by_key={**estimated.by_key, **levelled(found, estimated.by_key)})
