@@ -232,6 +232,12 @@ def test_what_was_stopped_measures_nothing_more(tmp_path: Path) -> None:
     assert stopped.is_budget_spent() and not stopped.client.asked
 
 
+def test_the_budget_of_a_locked_database_is_never_spent(tmp_path: Path) -> None:
+    """ChooseThreads ends with the budget: how long a compile takes would decide which costs it reads."""
+    assert model(tmp_path, [], budget_seconds=0.0).is_budget_spent()
+    assert not model(tmp_path, [], budget_seconds=0.0, locked=True).is_budget_spent()
+
+
 def test_what_a_question_had_no_time_for_is_unknown_and_not_kept(tmp_path: Path) -> None:
     late = model(tmp_path, [LATE], budget_seconds=100.0)
     (cost,) = late.costs([kernel()]).values()

@@ -181,7 +181,7 @@ class KernelCosts(CostModel):
 
     def _has_time_again(self) -> bool:
         """Whether something may be measured that is known already."""
-        if self.locked or self.is_budget_spent():
+        if self.locked or self._is_spent(1.0):
             return False
         return self.remeasure or self._session.seconds_again < SECONDS_AGAIN
 
@@ -314,8 +314,11 @@ class KernelCosts(CostModel):
         return self.budget_seconds is not None
 
     def is_budget_spent(self) -> bool:
-        """Whether the budget is used up; nothing more is measured then."""
-        return self._is_spent(1.0)
+        """Whether the budget is used up; nothing more is measured then.
+
+        A locked database has no budget: what a compile finds in it does not depend on how long the compile takes.
+        """
+        return not self.locked and self._is_spent(1.0)
 
     def stop(self) -> None:
         """Measure nothing more: the plan is the best one that is known so far."""
