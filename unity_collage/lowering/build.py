@@ -30,6 +30,7 @@ from .live_memory import RecordMemory, with_memory
 from .noted_calls import with_noted_calls
 from .packed_in_place import with_changed_operands
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
+from .shape_switch import ShapeSwitch
 from .shared_memory import ShareMemory, with_shared_memory
 from .shared_storages import ShareStorages
 from .size_classes import RoundStorages
@@ -139,7 +140,11 @@ def finish(
     if why_no_graph(lowered) is not None:
         left_out.add("RewriteCUDAGraph")
     steps = [step for step in pipeline.finalize_passes(target) if step.info.name not in left_out]
-    wrapped = {"RewriteCUDAGraph": _WithGraphs, "StaticPlanBlockMemory": MemoryByDevice}
+    wrapped = {
+        "RewriteCUDAGraph": _WithGraphs,
+        "StaticPlanBlockMemory": MemoryByDevice,
+        "VMShapeLower": ShapeSwitch,
+    }
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     kill = [step.info.name for step in steps].index("KillAfterLastUse")
     made[kill : kill + 1] = [
