@@ -7,15 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm_ffi import structural_walk
 
+from unity_collage.graph.variants import UpTo, sizes_of, variants_in
 from unity_collage.lowering.build import build, finish, lower
 from unity_collage.passes import MakeVariants
+from unity_collage.sizes.switch import switch
 from unity_collage.target import host_target
+from unity_collage.tvm_private import give_type
 
 MATCH, CHECK = "vm.builtin.match_shape", "vm.builtin.check_tensor_info"
 
@@ -56,6 +59,31 @@ def levels(main: relax.Function) -> Iterator[list[str]]:
             return
         assert not called(last.value.true_branch)
         seq = last.value.false_branch
+
+
+def with_smaller_sizes(mod: IRModule) -> IRModule:
+    """A module with variants, and one more function for small products of sizes."""
+    smaller, limit = ir.GlobalVar("main_smaller_sizes"), UpTo(("n", "m"), 12)
+    give_type(smaller, mod["main_any_size"].ty)
+    variants = [(sizes_of(mod[name]), mod.get_global_var(name)) for name in variants_in(mod)]
+    functions = dict(mod.functions_items()) | {
+        smaller: relax.utils.copy_with_new_vars(mod["main_any_size"]),
+        mod.get_global_var("main"): switch(
+            mod["main"], [*variants, (limit, smaller)], mod.get_global_var("main_any_size")
+        ),
+    }
+    return relax.transform.Normalize()(IRModule(functions))
+
+
+def test_a_function_for_smaller_sizes_comes_behind_the_comparisons() -> None:
+    mod = with_smaller_sizes(MakeVariants({"n": [1, 2], "m": [3]})(Sums))
+    first, second, *_ = levels(finished(mod)["main"])
+    assert (first, second) == ([CHECK, CHECK], [])
+    vm = relax.VirtualMachine(build(mod, host_target()), tvm.cpu())
+    for n, m in ((1, 3), (2, 3), (0, 5), (3, 4), (4, 4), (2, 4), (7, 9)):
+        x, y = np.ones((n, 4), np.float32), np.arange((n + 1) * m, dtype=np.float32).reshape(n + 1, m)
+        result = vm["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y)).numpy()
+        np.testing.assert_array_equal(result, y + 4 * n)
 
 
 def test_shapes_are_compared_first_and_sizes_are_read_for_other_shapes_only() -> None:

@@ -47,7 +47,7 @@ Shape = tuple[int, ...]
 class ShapeSwitch:
     """TVM's pass of this name, and a switch that compares shapes.
 
-    Variants with free sizes keep their checks of these, and the switch its conditions.
+    Functions with free sizes keep their checks of these, and the switch its conditions from the first of them on.
     """
 
     step: tvm.transform.Pass
@@ -55,9 +55,13 @@ class ShapeSwitch:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         called = _accepted_by_switch(mod)
         lowered = self.step(_trusting(mod, called))
-        shapes = {name: [shape_of(param) for param in mod[name].params] for name in called[:-1]}
-        static = {name: [shape for shape in each if shape is not None] for name, each in shapes.items()}
-        return lowered if not called or static != shapes else _comparing(lowered, static)
+        shapes: dict[str, list[Shape]] = {}
+        for name in called[:-1]:
+            static = [shape for param in mod[name].params if (shape := shape_of(param)) is not None]
+            if len(static) < len(mod[name].params):
+                break
+            shapes[name] = static
+        return _comparing(lowered, shapes) if shapes else lowered
 
 
 def _accepted_by_switch(mod: IRModule) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def _extent(tensor: ir.Var, axis: int) -> ir.Expr:
 def _switched(
     seq: relax.SeqExpr, comparisons: Sequence[ir.Expr], late: Sequence[relax.Binding]
 ) -> relax.SeqExpr:
-    """A branch with a comparison in place of each condition; ``late`` comes first in the last branch.
+    """A branch with these comparisons in place of its first conditions; ``late`` comes first in the branch behind.
 
     What only conditions read is left out: their values are scalars.
     """
