@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tvm
 from schedule_checks import TARGET, WIDE, floats, module, run, scheduled
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.relax import op
 from tvm.tirx import ForKind
 
@@ -179,3 +179,37 @@ def test_rows_that_are_a_multiple_have_no_code_for_fewer():
     build, shapes, _ = CASES["product of images"]
     script = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes))).script()
     assert "T.unroll" in script and "else:" not in script and "T.min(" in script
+
+
+NORMS = {
+    "rows": (lambda x: op.nn.softmax(x, axis=-1), [(N, 64)]),
+    "channels": (lambda x: op.nn.softmax(x, axis=1), [(N, 5, 7, 7)]),
+}
+
+
+def buffers(body):
+    """The buffers that the blocks in ``body`` allocate."""
+    return [buffer for block in nodes(body, s_tir.SBlock) for buffer in block.alloc_buffers]
+
+
+@pytest.mark.parametrize("case", NORMS)
+def test_temporaries_of_rows_are_in_the_memory_of_one_thread(case):
+    """Threads may compute one row twice, and a row stays in the caches of its thread."""
+    mod = ScheduleCPU(TARGET)(module(*NORMS[case], ["float32"]))
+    (name,) = [gvar for gvar, func in mod.functions_items() if isinstance(func, tirx.PrimFunc)]
+    placed = s_tir.transform.PlanAndUpdateBufferAllocationLocation()(tvm.IRModule({name: mod[name]}))
+    (choice,) = [each for each in nodes(placed[name].body, tirx.IfThenElse) if nodes(each, tirx.For)]
+    parallel = next(loop for loop in nodes(choice.else_case, tirx.For) if loop.kind == ForKind.PARALLEL)
+    inside = len(buffers(parallel))
+    assert inside and inside == len(buffers(choice.else_case))
+    assert not placed[name].body.block.alloc_buffers
+
+
+def test_channels_of_images_of_any_number() -> None:
+    """Threads share the last pixels of a line, which two vectors overlap."""
+    mod = module(*NORMS["channels"], ["float32"])
+    for count in (1, 7, 33, 131):
+        x = floats(count, 5, 7, 7)
+        (got,) = run(mod, x)
+        e = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
@@ -163,6 +164,23 @@ def buffer_of_type(shape: Sequence[Expr | int], dtype: str, name: str) -> Buffer
 def with_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:
     """``body`` in a block that allocates ``buffers``."""
     return s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], name, body, alloc_buffers=list(buffers)))
+
+
+def with_own_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:
+    """``body`` with new buffers in place of ``buffers``, in a block that allocates them; itself without any."""
+    if not buffers:
+        return body
+    fresh = {old: buffer(list(old.shape), old, old.name) for old in buffers}
+
+    def load(node: TensorLoad) -> Expr:
+        return tirx.BufferLoad(fresh[node.source], node.indices) if node.source in fresh else node
+
+    def store(node: tirx.BufferStore) -> tirx.BufferStore:
+        known = node.buffer in fresh
+        return tirx.BufferStore(fresh[node.buffer], node.value, node.indices) if known else node
+
+    mapped = tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)])
+    return with_buffers(list(fresh.values()), mapped, name)
 
 
 def product(iters: Sequence[Iter]) -> int | None:

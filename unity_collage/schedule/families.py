@@ -9,7 +9,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import bands, build, injective, lanes, rows, tile
 from .cpu import CpuTraits
-from .stage import Expr, Stage, Var
+from .stage import Buffer, Expr, Stage, Var
 
 _TILED_IN_ONE = 8
 """How many steps of a reduction in register tiles take as long as one element-wise operation with its memory accesses.
@@ -154,15 +154,22 @@ def _row_loops(stages: Sequence[Stage], count: int, cpu: CpuTraits) -> Stmt | st
         assert not isinstance(made, str)
         return made
 
-    return _by_work(some, cpu, write)
+    return _by_work(some, cpu, write, rows.of_one_thread(some, later))
 
 
-def _by_work(stages: Sequence[Stage], cpu: CpuTraits, write: Callable[[bool], Stmt]) -> Stmt:
-    """What ``write`` returns, with parallel loops if they pay: decided when the kernel runs, where sizes are free."""
+def _by_work(
+    stages: Sequence[Stage], cpu: CpuTraits, write: Callable[[bool], Stmt], own: Sequence[Buffer] = ()
+) -> Stmt:
+    """What ``write`` returns, with parallel loops if they pay: decided when the kernel runs, where sizes are free.
+
+    The two cases do not share the temporaries ``own``. So all uses of each are in one loop, and TVM puts it into that
+    loop: into the memory of one thread.
+    """
     work = injective.work_of(stages)
     if cpu.cores < 2 or isinstance(work, int):
         return write(_threads(stages, cpu))
-    return tirx.IfThenElse(work < injective.PARALLEL_WORK, write(False), write(True))
+    alone = build.with_own_buffers(own, write(False), "alone")
+    return tirx.IfThenElse(work < injective.PARALLEL_WORK, alone, write(True))
 
 
 def _threads(stages: Sequence[Stage], cpu: CpuTraits, in_one: int = 1) -> bool:

@@ -20,7 +20,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, injective, lanes, vectors
 from .axes import axis, split_groups
 from .cpu import CpuTraits
-from .stage import Expr, Iter, Stage, Var, static, stride
+from .stage import Buffer, Expr, Iter, Stage, Var, static, stride
 
 _VECTORS_OF_ROWS = 4
 
@@ -61,6 +61,24 @@ def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool, later: Sequence
         return each({**values, along.var: left(values[turn.var]) + lane.var}, lane)
 
     return build.parallel([*(it for it in rows if it is not along), turn], some, threads)
+
+
+def of_one_thread(stages: Sequence[Stage], later: Sequence[Stage]) -> list[Buffer]:
+    """The temporaries that belong into the memory of a thread: no stage of ``later`` reads them, and a row has a known
+    number of their elements.
+
+    Memory for an unknown number is allocated for each row, which takes longer than to go through a large temporary.
+    """
+    found = common_axes(stages)
+    names: Sequence[Names] = [] if isinstance(found, str) else found[1]
+    own = [
+        stage.stores
+        for stage, inside in zip(stages, names, strict=False)
+        if stage.temporary
+        and all(it.var in inside or it.size is not None for it in stage.spatial)
+        and not any(reader.reads(stage) for reader in later)
+    ]
+    return list(dict.fromkeys(store.buffer for stores in own for store in stores))
 
 
 def _must_write_once(stage: Stage, later: Sequence[Stage]) -> bool:
