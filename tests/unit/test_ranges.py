@@ -310,7 +310,7 @@ def test_a_size_that_may_lose_no_more_keeps_its_variant() -> None:
     assert len(PLAN.read(after["main"]).variants) == 3
 
 
-def test_a_sample_without_time_is_left_out_and_named() -> None:
+def test_a_sample_without_time_is_not_weighed_and_named() -> None:
     before, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({64})))
     assert [sample.sizes["n"] for sample in COSTS.read(before["main_any_size"]).samples] == [2, 8]
     told = PLAN.read(after["main_any_size"]).remarks
@@ -318,14 +318,26 @@ def test_a_sample_without_time_is_left_out_and_named() -> None:
     plan = PLAN.read(after["main"])
     assert "main_n_64_m_2" in plan.variants, "its costs are not known, so it stays"
     assert "n 64, m 2 keeps its plan: it was not weighed" in plan.remarks
-    assert [each.weight for each in claim_of(after).sizes] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("late", [{64}, {2, 64}, {2, 8, 64}])
+def test_a_sample_without_time_has_a_claim_about_the_plan_that_it_keeps(
+    late: set[int], tmp_path: Path
+) -> None:
+    _, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset(late)))
+    found = at(after, n=64, m=2)
+    assert found.runs == found.variant == "main_n_64_m_2" and found.regret == pytest.approx(0.0)
+    assert found.seconds == pytest.approx(96e-6) and found.proved
+    assert [each.weight for each in claim_of(after).sizes] == pytest.approx([1 / 3] * 3)
+    assert verdicts(reported(after, tmp_path))["main"].startswith("3 sizes, ")
 
 
 def test_without_costs_at_the_samples_every_size_keeps_its_plan() -> None:
     before, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({2, 8, 64})))
     assert not COSTS.read(before["main_any_size"]).samples
     plan = PLAN.read(after["main"])
-    assert len(plan.variants) == 3 and plan.range is None
+    assert len(plan.variants) == 3
+    assert {each.runs for each in claim_of(after).sizes} == set(plan.variants)
     assert (
         "each size keeps its plan: the costs of main_any_size at the sample sizes are not known"
         in plan.remarks
@@ -423,6 +435,39 @@ def more_likely(plans: dict[str, Plan]) -> None:
     )
 
 
+def without_last(plans: dict[str, Plan]) -> None:
+    """Hides a sample at which the plan for all sizes was not weighed."""
+    claim = plans["main"].range
+    assert claim is not None
+    others = [replace(each, weight=0.5) for each in claim.sizes[:-1]]
+    expected = sum(0.5 * each.seconds for each in others)
+    hidden = replace(claim, sizes=tuple(others), expected_seconds=expected)
+    plans["main"] = replace(plans["main"], range=hidden)
+
+
+def with_last_twice(plans: dict[str, Plan]) -> None:
+    """Claims a sample that there is not, for a variant that has another."""
+    claim = plans["main"].range
+    assert claim is not None
+    sizes = [replace(each, weight=each.weight * 0.75) for each in claim.sizes]
+    sizes.append(replace(sizes[-1], sizes={**sizes[-1].sizes, "k": 1}))
+    expected = sum(each.weight * each.seconds for each in sizes)
+    claimed = replace(claim, sizes=tuple(sizes), expected_seconds=expected)
+    plans["main"] = replace(plans["main"], range=claimed)
+
+
+def test_a_sample_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    _, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({64})))
+    found = verdicts(reported(after, tmp_path, with_last_twice))["main"]
+    assert found == "does not hold: it names main_n_64_m_2 twice"
+
+
+def test_a_sample_that_was_not_weighed_is_not_left_out(tmp_path: Path) -> None:
+    _, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({64})))
+    found = verdicts(reported(after, tmp_path, without_last))["main"]
+    assert found == "does not hold: it does not say what runs at n 64, m 2"
+
+
 def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
     def change(plans: dict[str, Plan]) -> None:
         shared = plans["main_any_size"]
@@ -516,7 +561,9 @@ def test_at_most_eight_samples_are_measured_the_ends_and_the_middle_among_them()
 def test_samples_beyond_eight_keep_their_plans_and_are_named() -> None:
     _, after = searched({"n": list(range(1, 11)), "m": [2]}, BySize(lambda _label, size, _free: 1e-6 * size))
     plan = PLAN.read(after["main"])
-    assert len(claim_of(after).sizes) == MOST and len(plan.variants) == 2
+    assert len(claim_of(after).sizes) == 10 and len(plan.variants) == 2
+    own = {each.variant for each in claim_of(after).sizes if each.runs == each.variant}
+    assert own == set(plan.variants)
     told = PLAN.read(after["main_any_size"]).remarks
     assert any(
         each.startswith("not weighed, since kernels are measured at 8 sizes at most: n ") for each in told

@@ -35,7 +35,8 @@ class ChooseVariants:
     """Decide by expected cost which sample sizes have a plan of their own.
 
     A variant stays if it saves at least ``least_saving`` of the expected cost of all samples, against the plan for all
-    sizes. The variant with the greatest saving comes first. Variants with unknown costs stay.
+    sizes. The variant with the greatest saving comes first. A variant with unknown costs stays. So does one at a sample
+    where the cost of the plan for all sizes is not known.
     """
 
     least_saving: float = LEAST_SAVING
@@ -52,7 +53,9 @@ class ChooseVariants:
             sizes = described(like_of(mod[found.shared]))
             return _with_remark(mod, f"{found.shared} runs sizes unlike the samples, measured at {sizes}")
         if not found.known:
-            return _with_remark(mod, f"each size keeps its plan: {found.why_unknown}")
+            return _with_remark(
+                mod, "each size keeps its plan: the costs of plans for single sizes are not known"
+            )
         offers = [each.offer for each in found.known]
         stays = worth_beside_shared(offers, self.least_saving, self.most_regret)
         return found.decided(stays, self.least_saving)
@@ -98,21 +101,13 @@ class _Range:
 
     @cached_property
     def known(self) -> list[_Known]:
-        """The samples at which both plans have a cost, with weights that add up to 1."""
+        """The samples at which a plan of their own has a cost, with weights that add up to 1."""
         plans = PLAN.by_function(self.mod)
-        there = {
-            tuple(sorted(each.sizes.items())): (name, each.seconds)
-            for name in self.others
-            if name in plans
-            for each in plans[name].at_samples
-        }
         found: list[_Known] = []
         for sizes, weight in range_of(self.main):
             name = next((name for name, own in self.variants.items() if own == sizes), "")
-            plan, (shared, other) = plans.get(name), there.get(tuple(sorted(sizes.items())), ("", math.inf))
+            plan, (shared, other) = plans.get(name), self.at_samples.get(_key(sizes), ("", math.inf))
             if plan is None or plan.certificate is None or not plan.has_costs:
-                continue
-            if other == math.inf:
                 continue
             offer = Offer(weight, plan.seconds, other, plan.certificate.seconds)
             found.append(_Known(sizes, name, shared, plan, offer))
@@ -120,10 +115,11 @@ class _Range:
         return [replace(each, offer=replace(each.offer, weight=each.offer.weight / total)) for each in found]
 
     @cached_property
-    def why_unknown(self) -> str:
-        if not PLAN.read(self.mod[self.shared]).at_samples:
-            return f"the costs of {self.shared} at the sample sizes are not known"
-        return "the costs of plans for single sizes are not known"
+    def at_samples(self) -> dict[tuple[tuple[str, int], ...], tuple[str, float]]:
+        """By sample, which of the other functions was weighed there, and what its plan costs."""
+        plans = PLAN.by_function(self.mod)
+        weighed = [(name, each) for name in self.others if name in plans for each in plans[name].at_samples]
+        return {_key(each.sizes): (name, each.seconds) for name, each in weighed}
 
     def decided(self, stays: Sequence[bool], least: float) -> IRModule:
         """The module without the variants that do not stay, with the claim about each sample."""
@@ -182,8 +178,12 @@ class _Range:
                 f"{1e3 * claim.expected_seconds:.4g} ms"
             )
         found.append(regret_text(claim))
-        known = {each.variant for each in self.known}
-        if unknown := [named(self.variants[name]) for name in kept if name not in known]:
+        weighed = {each.variant for each in self.known if each.offer.shared < math.inf}
+        if kept and not self.at_samples:
+            found.append(
+                f"each size keeps its plan: the costs of {self.shared} at the sample sizes are not known"
+            )
+        elif unknown := [named(self.variants[name]) for name in kept if name not in weighed]:
             found.append(f"{'; '.join(unknown)} keeps its plan: it was not weighed")
         return found
 
@@ -197,6 +197,10 @@ class _Range:
         return (
             f"{OWN}{own}; other sizes run {smaller}{self.shared}" if kept else f"sizes {smaller}{self.shared}"
         )
+
+
+def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sizes.items()))
 
 
 def _without_first(remarks: Sequence[str]) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ def why_range_does_not_hold(
     for variant, sizes in plan.variants.items():
         if variant in plans and dict(plans[variant].sizes) != dict(sizes):
             return f"{variant} is not for {named(sizes)}"
+    if reason := _why_other_variants(claim, plan, plans):
+        return reason
     expected = fsum(each.weight * each.seconds for each in claim.sizes)
     if not are_equal(expected, claim.expected_seconds):
         return f"the expected cost is {expected} s, not {claim.expected_seconds} s"
@@ -71,33 +73,44 @@ def why_range_does_not_hold(
 
 
 def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
-    """Which sample of the plan for all sizes the claim leaves out, or weighs differently from the others, or None.
+    """Which sample the claim leaves out, or weighs differently from the plan for all sizes, or None.
 
-    It may leave out one whose variant has no certificate, since nothing was searched for it.
+    It may leave out one whose variant has no certificate or no costs, since nothing was searched for it. It may have
+    samples at which the plan for all sizes was not weighed: a variant runs there.
     """
     mine = {_key(each.sizes): each.weight for each in claim.sizes}
     if len(mine) < len(claim.sizes) or () in mine:
         return "it names a sample twice, or one without sizes"
-    if not any(plan.at_samples for plan in plans.values()):
-        return "no plan for all sizes is weighed over samples"
-    weighed: set[tuple[tuple[str, int], ...]] = set()
     for shared in plans.values():
         theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
         if not theirs or shared.sizes:
             continue
         for at in shared.at_samples:
             variants = [name for name, sizes in main.variants.items() if _is_for(sizes, at.sizes)]
-            searched = [name for name in variants if name in plans and plans[name].certificate is not None]
+            searched = [name for name in variants if _is_searched(plans.get(name))]
             if _key(at.sizes) not in mine and (searched or not variants):
                 return f"it does not say what runs at {named(at.sizes)}"
-        both = [each for each in claim.sizes if _key(each.sizes) in theirs]
-        total, own = fsum(theirs[_key(each.sizes)] for each in both), fsum(each.weight for each in both)
-        for each in both:
-            if not total or not own or not are_equal(theirs[_key(each.sizes)] / total, each.weight / own):
+        both = [key for key in mine if key in theirs]
+        own, total = fsum(mine[key] for key in both), fsum(theirs[key] for key in both)
+        for each in claim.sizes:
+            key = _key(each.sizes)
+            if key in theirs and not are_equal(theirs[key] / total, each.weight / own):
                 return f"the weight of {named(each.sizes)} is not that of the plan for all sizes"
-        weighed |= theirs.keys()
-    left = next((each for each in claim.sizes if _key(each.sizes) not in weighed), None)
-    return None if left is None else f"no plan for all sizes is weighed at {named(left.sizes)}"
+    return None
+
+
+def _why_other_variants(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
+    """Which variant the claim names twice, or does not name although its plan was searched, or None."""
+    claimed = [each.variant for each in claim.sizes]
+    if twice := [name for name in claimed if claimed.count(name) > 1]:
+        return f"it names {twice[0]} twice"
+    silent = (name for name in main.variants if name not in claimed and _is_searched(plans.get(name)))
+    return next((f"it does not say what runs at {named(main.variants[name])}" for name in silent), None)
+
+
+def _is_searched(plan: Plan | None) -> bool:
+    """Whether a variant has a plan that a claim can be compared with."""
+    return plan is not None and plan.certificate is not None and plan.has_costs
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

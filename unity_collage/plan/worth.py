@@ -23,7 +23,7 @@ class Offer:
     own: float
     """The cost of the plan that was found for this size alone."""
     shared: float = math.inf
-    """The cost of the plan for all sizes there."""
+    """The cost of the plan for all sizes there; infinite where it is not known."""
     best: float = 0.0
     """The cost of the cheapest plan for this size alone, before ties were settled."""
 
@@ -31,13 +31,13 @@ class Offer:
 def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regret: float) -> list[bool]:
     """Which of the variants stay beside one plan for all sizes.
 
-    A variant stays if the shared plan would lose more than ``most_regret`` of the best cost there. Then the others are
-    added, that with the greatest saving first. Each has to save at least ``least_saving`` of the expected total of all
-    samples. So no variant that is left out would save as much of the final total.
+    A variant stays if the cost of the shared plan there is not known, or is more than ``most_regret`` above the best
+    one. Then the others are added, that with the greatest saving first. Each has to save at least ``least_saving`` of
+    the expected total of all samples. So no variant that is left out would save as much of the final total.
     """
     savings = [offer.weight * (offer.shared - offer.own) for offer in offers]
     stays = [
-        saving > 0 and offer.shared - offer.best > most_regret * offer.best
+        offer.shared == math.inf or (saving > 0 and offer.shared - offer.best > most_regret * offer.best)
         for saving, offer in zip(savings, offers, strict=True)
     ]
     total = fsum(o.weight * (o.own if there else o.shared) for o, there in zip(offers, stays, strict=True))
