@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -190,6 +191,31 @@ def test_costs_of_all_sizes_are_weighted_sums_of_those_at_the_samples() -> None:
         assert cost.low == pytest.approx(0.9 * cost.seconds) and cost.high == pytest.approx(
             1.1 * cost.seconds
         )
+
+
+class Finishing(BySize):
+    """A model whose time for new costs is over, but for what is left for the last pass."""
+
+    is_last = False
+
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        if any("collage.compiled_as" in each.func.attrs for each in workloads) and not self.is_last:
+            return dict.fromkeys((each.key for each in workloads), Cost(None, reason="late", origin=UNKNOWN))
+        return super().costs(workloads)
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        object.__setattr__(self, "is_last", True)
+        yield
+        object.__setattr__(self, "is_last", False)
+
+
+def test_weighing_has_the_time_that_other_passes_leave() -> None:
+    model = BySize(fused_pays_below_16)
+    with host_target():
+        before = tvm.transform.Sequential(passes(SAMPLES, model)[:-1])(Model)
+        weighed = WeighSizes(Finishing(fused_pays_below_16))(before)
+    assert len(COSTS.read(weighed["main_any_size"]).samples) == 3
 
 
 def test_the_plan_for_all_sizes_is_not_that_of_the_middle_one() -> None:

@@ -433,6 +433,16 @@ def test_a_share_ends_before_the_budget(monkeypatch: pytest.MonkeyPatch) -> None
     assert not costs.is_budget_spent()
 
 
+def test_the_last_pass_has_all_time_that_is_left_for_new_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = MeasuredCost(budget_seconds=100.0)
+    monkeypatch.setattr(costs._session, "seconds_since_start", lambda: 80.0)
+    assert costs._seconds_left() == 0.0, "75 s are for new costs, and the others for measuring some once more"
+    with costs.finishing():
+        assert costs._seconds_left() == 20.0 and costs._seconds_to_answer() == 20.0
+        assert not costs._is_spent(costs._first_part())
+    assert costs._seconds_left() == 0.0
+
+
 def _with_free(shape: Sequence[Any], build: Any) -> IRModule:
     builder = relax.BlockBuilder()
     symbols = {name: tirx.Var(name, "int64") for name in shape if isinstance(name, str)}

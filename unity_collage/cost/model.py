@@ -173,6 +173,12 @@ class CostModel(ABC):
         del part
         return nullcontext()
 
+    def finishing(self) -> AbstractContextManager[None]:
+        """While the result is entered, costs that are not known may take all time that is left: nothing is measured
+        once more behind them. By default nothing changes.
+        """
+        return nullcontext()
+
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         """The database of the costs, if there is one, and whether it is locked, so that nothing is measured."""
         return None, False

@@ -125,7 +125,7 @@ class KernelCosts(CostModel):
         def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
             self.progress(len(answered), len(missing), f"measuring {named(group)}{self._time_left()}")
             found: dict[str, Cost] = {}
-            if not self._is_spent(_FIRST_PART):
+            if not self._is_spent(self._first_part()):
                 found = measured_costs(client, self._opened(), group, here, seconds=self._seconds_to_answer())
             answered.extend(group)
             late = [workload for workload in group if workload.key not in found]
@@ -338,6 +338,19 @@ class KernelCosts(CostModel):
         finally:
             self._session.share = before
 
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Give all time that is left to new costs."""
+        before, self._session.is_finishing = self._session.is_finishing, True
+        try:
+            yield
+        finally:
+            self._session.is_finishing = before
+
+    def _first_part(self) -> float:
+        """The part of the budget in which unknown costs are measured."""
+        return 1.0 if self._session.is_finishing else _FIRST_PART
+
     def _is_spent(self, part: float) -> bool:
         """Whether this part of the budget is used up."""
         if self._session.is_stopped:
@@ -400,7 +413,7 @@ class KernelCosts(CostModel):
         """The limit for a question about new costs. A late one gets the time that is kept for measuring once more."""
         if self.budget_seconds is None:
             return math.inf
-        return max(self._seconds_left(), (1 - _FIRST_PART) * self._session.share * self.budget_seconds)
+        return max(self._seconds_left(), (1 - self._first_part()) * self._session.share * self.budget_seconds)
 
     def _time_left(self) -> str:
         left = self._seconds_left()
@@ -410,7 +423,8 @@ class KernelCosts(CostModel):
         """The time that is left for new costs."""
         if self.budget_seconds is None:
             return math.inf
-        left = _FIRST_PART * self._session.share * self.budget_seconds - self._session.seconds_since_start()
+        part = self._first_part() * self._session.share
+        left = part * self.budget_seconds - self._session.seconds_since_start()
         return max(left, 0.0)
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:

@@ -40,14 +40,16 @@ class WeighSizes:
     """Choose the plan of a function with free sizes by its expected cost, not by that of one size.
 
     First the kernels of the plan for the middle size are measured at each sample. If there is no time for a sample,
-    it is left out, and the plan names it. Then the search measures what can still change the plan.
+    it is left out, and the plan names it. Then the search measures what can still change the plan. The pass is the last
+    one that asks for costs, so it may take all time that is left.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
     """The cost model of EstimateCosts."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: self._weighed(func, mod) for gvar, func in mod.functions_items()}
+        with self.model.finishing():
+            functions = {gvar: self._weighed(func, mod) for gvar, func in mod.functions_items()}
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
     def _weighed(self, func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
