@@ -164,7 +164,7 @@ def _measured(costs: Costs) -> dict[str, Cost]:
 
 
 def _latest(one: Cost, other: Cost) -> Cost:
-    """The better one, but ``other`` where it is measured or refused: ``one`` may be to be measured again."""
+    """``other`` if it is measured or refused, since ``one`` may be what was to be measured again; else the better."""
     return _better(one, other) if other.is_open or other.origin == EXPECTED else other
 
 
