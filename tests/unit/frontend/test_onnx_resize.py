@@ -107,7 +107,35 @@ def test_symbolic_sizes_are_resized(mode: str, scale: float) -> None:
     onnx_case.check(model, feeds)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (5, 7), (1, 2, 3, 5, 7)])
+def test_integers_are_cut_as_onnx_runtime_cuts_them(dtype: str, shape: tuple[int, ...]) -> None:
+    x = (rng.standard_normal(shape) * 40 + 10).astype(dtype)
+    sizes = (*shape[:-2], 10, 14)
+    onnx_case.check(*_resize(x, sizes=sizes, mode="linear"))
+
+
+def test_an_image_of_equal_integers_stays_so() -> None:
+    x = np.full((1, 1, 8, 8), 200, "uint8")
+    model, feeds = _resize(x, sizes=(1, 1, 13, 11), mode="linear")
+    onnx_case.check(model, feeds, want=[np.full((1, 1, 13, 11), 200, "uint8")])
+
+
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "ceil"])
+@pytest.mark.parametrize("scales", [(1, 1, 1.5, 0.7), (1, 1, 0.3, 2.3)])
+@pytest.mark.parametrize("constant", [True, False])
+def test_aligned_corners_of_fractional_sizes(nearest: str, scales: tuple[float, ...], constant: bool) -> None:
+    attributes = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "align_corners",
+        "nearest_mode": nearest,
+    }
+    onnx_case.check(*_resize(IMAGE, scales, constant=constant, **attributes))
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    onnx_case.check(*_resize(IMAGE, scales, constant=constant, **attributes))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_element_types_are_kept(dtype: str) -> None:
     x = (IMAGE * 40 + 128).astype(dtype)
     model, feeds = _resize(x, sizes=(1, 2, 9, 4), mode="linear")

@@ -50,7 +50,8 @@ def resized(node: OnnxNode, method: Interpolation, changed: Sequence[ResizedAxis
         flat = [item for row in given for item in row if item is not None]
         layout = [[item is not None for item in row] for row in given]
         data = computed(node, _interpolated, data, parts, layout, shape, value, flat)
-    return data if wide == node.dtype() else _narrowed(node, data, node.dtype())
+    cuts = method.mode == "linear" and not method.antialias
+    return data if wide == node.dtype() else _narrowed(node, data, node.dtype(), cuts)
 
 
 def _wide(dtype: str) -> str:
@@ -58,8 +59,11 @@ def _wide(dtype: str) -> str:
     return "float64" if dtype in ("float64", "int32", "uint32", "int64", "uint64") else "float32"
 
 
-def _narrowed(node: OnnxNode, data: relax.Expr, dtype: str) -> relax.Expr:
-    """The nearest values of ``dtype``, ties to even, limited to its range."""
+def _narrowed(node: OnnxNode, data: relax.Expr, dtype: str, cuts: bool) -> relax.Expr:
+    """The nearest values of ``dtype``, ties to even, limited to its range; with ``cuts`` rounded towards zero.
+
+    The standard does not say how. ONNX Runtime cuts what it interpolates linearly, and rounds what it filters.
+    """
     if "int" not in dtype:
         return relax.op.astype(data, dtype)
 
@@ -67,13 +71,20 @@ def _narrowed(node: OnnxNode, data: relax.Expr, dtype: str) -> relax.Expr:
         low, high = (float(bound) for bound in (np.iinfo(dtype).min, np.iinfo(dtype).max))
 
         def element(*place: Any) -> Any:
-            value = intrinsics.nearbyint(x(*place))
+            value = _outwards(x(*place)) if cuts else intrinsics.nearbyint(x(*place))
             inside = TE.clip(value, tirx.const(low, x.dtype), tirx.const(high, x.dtype)).astype(dtype)
             return tirx.Select(value >= tirx.const(high, x.dtype), tirx.max_value(dtype), inside)
 
         return te.compute(x.shape, element, name="narrowed")
 
     return node.builder.call_te(narrowed, data)
+
+
+def _outwards(value: Any) -> Any:
+    """``value`` a little further from 0, so that an integer that was rounded towards 0 is not cut to the next one."""
+    dtype = str(value.expr_ty().dtype)
+    slack = tirx.const(2.0**-20 if dtype == "float64" else 2.0**-12, dtype)
+    return tirx.Select(value < 0.0, value - slack, value + slack)
 
 
 def _table(node: OnnxNode, method: Interpolation, part: ResizedAxis) -> Table:

@@ -77,22 +77,22 @@ class Extent:
 
 def coordinate(maths: Maths, method: Interpolation, place: Any, extent: Extent) -> Any:
     """The coordinate in the operand for a ``place`` in the result."""
-    width = extent.scale * extent.size  # the size of the result before it was cut to a whole number
     half = (place + 0.5) / extent.scale - 0.5
     last = extent.size - 1.0
-    is_one = width == 1.0
-    gap = maths.choose(is_one, width, width - 1.0)  # never 0
+    is_one = extent.made == 1.0
+    gap = maths.choose(is_one, extent.made, extent.made - 1.0)  # never 0
     if method.transform == "half_pixel":
         return half
     if method.transform == "asymmetric":
         return place / extent.scale
     if method.transform == "pytorch_half_pixel":
-        return maths.choose(extent.made == 1.0, half * 0.0, half)
+        return maths.choose(is_one, half * 0.0, half)
     if method.transform == "tf_half_pixel_for_nn":
         return (place + 0.5) / extent.scale
     if method.transform == "align_corners":
         return maths.choose(is_one, place * 0.0, place * last / gap)
     if method.transform == "half_pixel_symmetric":
+        width = extent.scale * extent.size  # the size of the result before it was cut to a whole number
         return extent.size / 2.0 * (1.0 - extent.made / width) + half
     region = extent.end - extent.begin  # tf_crop_and_resize
     inside = maths.choose(is_one, place * 0.0 + region * last / 2.0, place * region * last / gap)
