@@ -27,6 +27,14 @@ def test_axes_when_the_program_runs(kind):
     check(one_node(f"Reduce{kind}", feeds, opset=18, keepdims=0), feeds)
 
 
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+def test_nan_counts_along_axes_when_the_program_runs(kind):
+    x = np.array([[np.nan, 1, 2], [1, np.nan, 2], [1, 2, np.nan]], "float32")
+    feeds = {"x": x, "axes": np.array([1], "int64")}
+    model = one_node(f"Reduce{kind}", feeds, opset=18)
+    check(model, feeds, want=by_reference(model, feeds))
+
+
 @pytest.mark.parametrize("noop", [0, 1])
 @pytest.mark.parametrize("axes", [[], [1]])
 def test_a_number_of_axes_that_is_not_known(axes, noop):

@@ -12,6 +12,7 @@ from tvm import ir, relax, te, tirx
 from ..arrays import numpy_dtype
 from ..node import OnnxNode
 from ..values import Dim
+from .pointwise import larger, smaller
 from .precise import dtype_of
 from .runtime_shapes import computed, run_time_sizes
 
@@ -166,8 +167,8 @@ def _reduced_by_mask(node: OnnxNode, x: relax.Expr, axes: Axes, kind: str) -> re
 _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b,
     "prod": lambda a, b: a * b,
-    "max": lambda a, b: tirx.Select(a > b, a, b),
-    "min": lambda a, b: tirx.Select(a < b, a, b),
+    "max": larger,
+    "min": smaller,
 }
 
 

@@ -83,6 +83,21 @@ def widened(function: Callable[..., Element]) -> Callable[..., Element]:
     return wide
 
 
+def larger(a: Element, b: Element) -> Element:
+    """The maximum of two elements, NaN if one of them is."""
+    return select(tirx.any(a > b, _is_nan(a)), a, b)
+
+
+def smaller(a: Element, b: Element) -> Element:
+    """The minimum of two elements, NaN if one of them is."""
+    return select(tirx.any(a < b, _is_nan(a)), a, b)
+
+
+def _is_nan(value: Element) -> Element:
+    """TVM has no ``isnan`` for bfloat16."""
+    return tirx.isnan(value.astype("float32") if dtype_of(value) == "bfloat16" else value)
+
+
 def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> list[Any]:
     """The sizes of several tensors broadcast to each other; a symbolic size may turn out to be 1."""
     rank = max(len(shape) for shape in shapes)

@@ -12,29 +12,15 @@ from ..node import Converted, OnnxNode
 from ..values import Dim
 from .indexing import require_fitting_indices
 from .kernels import kernel, loop, store, when
+from .pointwise import larger, smaller
 from .runtime_shapes import as_int64, flat_index, from_the_end, is_empty, place_of, product
-
-
-def _is_nan(value: Any) -> Any:
-    """TVM has no ``isnan`` for bfloat16."""
-    is_brain = str(value.expr_ty().dtype) == "bfloat16"
-    return tirx.isnan(value.astype("float32") if is_brain else value)
-
-
-def _larger(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a > b, _is_nan(a)), a, b)
-
-
-def _smaller(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a < b, _is_nan(a)), a, b)
-
 
 _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "none": lambda _, update: update,
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
-    "max": _larger,
-    "min": _smaller,
+    "max": larger,
+    "min": smaller,
 }
 """How an update changes an element. The maximum or minimum of NaN and a number is NaN."""
 
