@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tvm
@@ -22,8 +24,8 @@ def number(value: float) -> relax.Expr:
     return relax.const(value, "float32")
 
 
-def computed(make, *arrays: np.ndarray) -> np.ndarray:
-    """``make`` of parameters like the arrays, compiled by TVM alone, for the arrays."""
+def computed(make, *arrays: np.ndarray) -> Any:
+    """``make`` of parameters like the arrays, compiled by TVM alone, for the arrays; a list if it is a tuple."""
     params = [
         relax.Var(f"x{i}", relax.TensorType(array.shape, str(array.dtype))) for i, array in enumerate(arrays)
     ]
@@ -34,8 +36,7 @@ def computed(make, *arrays: np.ndarray) -> np.ndarray:
         builder.emit_func_output(result)
     program = compile_with(collage(["tvm"], FixedCost({})), builder.finalize())
     result = program(*arrays)
-    assert isinstance(result, tvm.runtime.Tensor)
-    return result.numpy()
+    return result.numpy() if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,56 @@ def test_tanh_is_one_for_large_numbers() -> None:
 )
 def test_tensors_without_elements_build(make) -> None:
     assert computed(make, np.empty((2, 0), "float32")).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes", "expected"),
+    [
+        (lambda x: op.sum(x, [1]), [(2, 0)], 0),
+        (lambda x: op.prod(x, [1]), [(2, 0)], 1),
+        (op.matmul, [(2, 0), (0, 3)], 0),
+        (lambda x, w: op.nn.conv2d(x, w), [(1, 0, 4, 4), (2, 0, 3, 3)], 0),
+        (lambda x, w: op.nn.conv1d_transpose(x, w), [(1, 0, 4), (0, 2, 3)], 0),
+    ],
+)
+def test_sums_and_products_of_no_numbers(make, shapes, expected: float) -> None:
+    found = computed(make, *(np.empty(shape, "float32") for shape in shapes))
+    assert found.size and np.all(found == expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_integers_are_divided_by_zero_without_a_trap(dtype: str) -> None:
+    low, high = (getattr(np.iinfo(dtype), end) for end in ("min", "max"))
+    unsigned = dtype.startswith("u")
+    x = np.array([[7, high, low, low, 5, 7]], dtype)
+    y = np.array([[0, 0, 0, high if unsigned else -1, 3, 2 if unsigned else -2]], dtype)
+    found = computed(
+        lambda x, y: relax.Tuple([op.divide(x, y), op.floor_divide(x, y), op.mod(x, y), op.floor_mod(x, y)]),
+        x,
+        y,
+    )
+    np.testing.assert_array_equal(found[0], [[0, 0, 0, 0 if unsigned else low, 1, 3 if unsigned else -3]])
+    np.testing.assert_array_equal(found[1], [[0, 0, 0, 0 if unsigned else low, 1, 3 if unsigned else -4]])
+    np.testing.assert_array_equal(found[2], [[0, 0, 0, 0, 2, 1]])
+    np.testing.assert_array_equal(found[3], [[0, 0, 0, 0, 2, 1 if unsigned else -1]])
+
+
+@pytest.mark.parametrize("divisor", [0, -1])
+@pytest.mark.parametrize("make", [op.divide, op.floor_divide, op.mod, op.floor_mod])
+def test_integers_are_divided_by_constants_that_trap(make, divisor: int) -> None:
+    x = np.array([[7, -7, np.iinfo("int32").min]], "int32")
+    expected = -x if divisor and make in (op.divide, op.floor_divide) else 0 * x
+    np.testing.assert_array_equal(computed(lambda x: make(x, relax.const(divisor, "int32")), x), expected)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0.25, 1.5, -0.75])
+def test_powers_are_not_roots_of_infinity_and_zero(exponent: float) -> None:
+    x = np.array([[-INF, -0.0, 0, INF, 4, NAN, -1]], "float32")
+    with np.errstate(all="ignore"):
+        expected = np.power(x, np.full_like(x, exponent))  # with one exponent numpy takes roots
+    found = computed(lambda x: op.power(x, number(exponent)), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_array_equal(np.signbit(found[:, :5]), np.signbit(expected[:, :5]))
 
 
 @pytest.mark.parametrize("make", [op.mean, op.variance, op.std])

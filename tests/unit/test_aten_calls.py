@@ -92,6 +92,8 @@ def test_tensors_with_channels_last_are_seen_through_permutations() -> None:
         (lambda x, w: nn.conv2d(x, w), [(1, 3, 9, 8), (4, 3, 3, 3)], "int32", "for floats, not for int32"),
         (op.sign, [(3,)], "float32", "ATen's sign of NaN is 0"),
         (op.divide, [(3,), (3,)], "int32", "result 0 is int32, and ATen's is float32"),
+        (op.floor_divide, [(3,), (3,)], "int32", "ATen divides no integers by 0 or -1"),
+        (lambda x: op.mod(x, relax.const(-1, "int32")), [(3,)], "int32", "ATen divides no integers by 0 or -1"),
         (lambda x: op.cumsum(x, axis=0, exclusive=True), [(3,)], "float32", "it leaves out the element itself"),
         (lambda x: op.prod(x, axis=[0, 1]), [(3, 2)], "float32", "ATen's prod is over one axis"),
         (lambda x: op.strided_slice(x, [0], [4], [0], [-1]), [(5,)], "float32", "no views with negative steps"),

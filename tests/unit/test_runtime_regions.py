@@ -37,7 +37,12 @@ INDEX = relax.const(np.array([2, 0], np.int64))
         (call(R.add, (3,), (3,), dtype="int64"), None, "int64 in 32 bits"),
         (call(R.add, (3,), (3,), dtype="int8"), None, "sums of int8"),
         (call(R.add, (3,), (3,), dtype="int32"), None, None),
-        (call(R.divide, (3,), (3,), dtype="int32"), None, "divide of int32 in float32"),
+        (call(R.divide, (3,), (3,), dtype="int32"), "divided by 0", "divide of int32 in float32"),
+        (
+            call(lambda x: R.divide(x, relax.const(3, "int32")), (3,), dtype="int32"),
+            None,
+            "divide of int32 in float32",
+        ),
         (call(R.less, (3,), (3,), dtype="int32"), None, "less of int32 in float32"),
         (call(R.nn.relu, (3,), dtype="int32"), None, "nn.relu of int32 in float32"),
         (call(lambda x: R.astype(x, "float32"), (3,), dtype="int32"), None, None),

@@ -1,5 +1,6 @@
 """How operators become TVM's kernels where TVM's own legalization is wrong or fails: negative indexes, NaN and
-infinity, norms over all axes, numbers in ``where`` and ``full``, booleans, sums in float16, quantising, casts.
+infinity, norms over all axes, numbers in ``where`` and ``full``, division of integers by zero, booleans, sums in
+float16, quantising, casts.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts and scans on CPUs,
 which TVM legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
@@ -13,6 +14,7 @@ from tvm import ir, relax
 from . import (
     booleans,
     casts,
+    division,
     extrema,
     half,
     hyperbolic,
@@ -32,6 +34,7 @@ LEGALIZATIONS = {
     **places.LEGALIZATIONS,
     **norms.LEGALIZATIONS,
     **numbers.LEGALIZATIONS,
+    **division.LEGALIZATIONS,
     **booleans.LEGALIZATIONS,
     **half.LEGALIZATIONS,
     **hyperbolic.LEGALIZATIONS,

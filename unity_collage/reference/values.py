@@ -68,11 +68,11 @@ def tensor_value(tensor: Any) -> np.ndarray:
 
 
 def truncated_divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """``left / right``; of integers truncated towards zero, as in C."""
+    """``left / right``; of integers truncated towards zero, as in C, and 0 where the divisor is 0."""
     if not np.issubdtype(np.result_type(left, right), np.integer):
         return np.divide(left, right)
     quotient = np.floor_divide(left, right)
-    inexact = quotient * right != left
+    inexact = (quotient * right != left) & (right != 0)
     return quotient + (inexact & ((left < 0) != (right < 0)))
 
 

@@ -8,14 +8,15 @@ from typing import Any
 from tvm import relax
 
 from ...graph.shapes import dtype_of
+from ...legalization.division import is_safe_division
 from .asked import AskedCall, NotAten, Operand, floats, is_float, number, operands_of, rank_of
 
 Handler = Callable[[relax.Call], AskedCall]
 
 _SAME = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "erf", "exp", "floor", "floor_divide", "isfinite", "isinf",
-    "isnan", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "round",
+    "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "erf", "exp", "floor", "isfinite", "isinf", "isnan",
+    "log", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "round",
     "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
     "nn.relu", "nn.selu", "nn.silu",
 )  # fmt: skip
@@ -23,14 +24,12 @@ _SAME = (
 _RENAMED = {
     "divide": "div",
     "equal": "eq",
-    "floor_mod": "remainder",
     "greater": "gt",
     "greater_equal": "ge",
     "left_shift": "bitwise_left_shift",
     "less": "lt",
     "less_equal": "le",
     "log_add_exp": "logaddexp",
-    "mod": "fmod",
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
@@ -38,6 +37,8 @@ _RENAMED = {
     "subtract": "sub",
 }
 """Operators that ATen has under another name."""
+_DIVIDING = {"floor_divide": "floor_divide", "floor_mod": "remainder", "mod": "fmod"}
+"""Operators that trap, or raise errors, for some integers."""
 
 
 def named(packet: str, attributes: Mapping[str, str] | None = None, **constants: Any) -> Handler:
@@ -65,6 +66,15 @@ def plain(value: Any) -> Any:
 def _power(call: relax.Call) -> AskedCall:
     floats(call)
     return named("pow")(call)
+
+
+def _dividing(packet: str) -> Handler:
+    def handler(call: relax.Call) -> AskedCall:
+        if not is_safe_division(call):
+            raise NotAten("ATen divides no integers by 0 or -1")
+        return named(packet)(call)
+
+    return handler
 
 
 def _sign(call: relax.Call) -> AskedCall:
@@ -106,6 +116,7 @@ def _where(call: relax.Call) -> AskedCall:
 HANDLERS: dict[str, Handler] = {
     **{name: named(name.removeprefix("nn.")) for name in _SAME},
     **{name: named(other) for name, other in _RENAMED.items()},
+    **{name: _dividing(packet) for name, packet in _DIVIDING.items()},
     "astype": _cast,
     "clip": _clip,
     "ewise_fma": _multiply_add,

@@ -3,7 +3,8 @@
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest regions, blocks of a network,
           and products and convolutions with the operators that follow. Sizes are static.
 Declines  operators without a counterpart in ONNX, and maxima over axes, which lose NaN in both runtimes. For ONNX
-          Runtime also maxima over windows, and bfloat16 and integers of 16 bits, for which it has few kernels. For
+          Runtime also maxima over windows, quotients of integers that may be divided by 0, which it makes an error,
+          and bfloat16 and integers of 16 bits, for which it has few kernels. For
           OpenVINO also float64, which it computes in float32; arithmetic of 64-bit integers, which it computes in 32
           bits; most operators of int32, which it computes in float32; integers of 8 and 16 bits, whose sums it
           saturates; casts to bfloat16, which it truncates; and tests for NaN.
@@ -20,6 +21,7 @@ from tvm.target import Target
 
 from ...graph.calls import op_name
 from ...graph.shapes import dtype_of, shape_of
+from ...legalization.division import is_safe_division
 from ...rules import Rule, SupportedRegions
 from ...sessions import RUNTIMES
 from ..base import Backend
@@ -85,6 +87,8 @@ def why_not_onnxruntime(call: relax.Call) -> str | None:
     """Why ONNX Runtime does not take a call, or None."""
     if op_name(call) in _OVER_AXES | _OVER_WINDOWS:
         return "ONNX Runtime's maxima over axes and windows lose NaN"
+    if op_name(call) == "relax.divide" and not is_safe_division(call):
+        return "ONNX Runtime fails where an integer is divided by 0"
     for dtype, shape in _tensors(call):
         if dtype in _FEW_KERNELS:
             return f"ONNX Runtime has few kernels for {dtype}"
