@@ -35,7 +35,7 @@ from .constants import (
     READ_LITERALS_IN_PLACE,
 )
 from .driver import rewrite_function
-from .empty import MEANS_OF_NOTHING, WITHOUT_ELEMENTS
+from .empty import MEANS_OF_NOTHING, SUMS_OF_NOTHING, WITHOUT_ELEMENTS
 from .exceptional import CANCELLING, DIVIDED_ZERO, EQUAL_TO_ITSELF, TIMES_ZERO
 from .gelu import GELU_FORM
 from .identity import (
@@ -84,6 +84,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FOLD_CONSTANTS,
     WITHOUT_ELEMENTS,
     MEANS_OF_NOTHING,
+    SUMS_OF_NOTHING,
     READ_LITERALS_IN_PLACE,
     PRINTABLE_SCALARS,
     # Operators without effect.
