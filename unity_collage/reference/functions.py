@@ -13,6 +13,13 @@ import numpy as np
 from unity_collage.reference.special import erf
 from unity_collage.reference.values import truncated_divide
 
+
+def _power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """The power of each element; with one exponent for all numpy takes roots, which differ at -0 and -infinity."""
+    shape = (1, *np.broadcast_shapes(np.shape(base), np.shape(exponent)))
+    return np.power(np.broadcast_to(base, shape), np.broadcast_to(exponent, shape).copy())[0]
+
+
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "abs": np.abs,
     "acos": np.arccos,
@@ -71,7 +78,7 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "mod": np.fmod,
     "multiply": np.multiply,
     "not_equal": np.not_equal,
-    "power": np.power,
+    "power": _power,
     "right_shift": np.right_shift,
     "subtract": np.subtract,
 }

@@ -49,7 +49,7 @@ _INTRINSIC: dict[str, Callable[..., Any]] = {
     "if_then_else": np.where,
     "likely": lambda condition: condition,
     "nearbyint": np.round,
-    "pow": np.power,
+    "pow": BINARY["power"],
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
 }

@@ -20,6 +20,14 @@ _COMMUTATIVE = ("relax.add", "relax.multiply", "relax.maximum", "relax.minimum")
 _CANCELLED = 256.0
 """How many times smaller than its operands a sum of constants is that cancels."""
 _POWERS = {2.0: op.square, 0.5: op.sqrt, -0.5: op.rsqrt}
+_NOT_NEGATIVE = ("relax.abs", "relax.exp", "relax.square", "relax.variance")
+_KEEPING_SIGN = (
+    *("relax.add", "relax.astype", "relax.divide", "relax.max", "relax.maximum", "relax.mean", "relax.min"),
+    *("relax.multiply", "relax.reshape", "relax.squeeze", "relax.sum"),
+)
+"""Operators without negative results, if their operands have none."""
+_STEPS = 6
+"""How many operators are looked through."""
 
 
 def _constant_right(call: Call, scope: Scope) -> Expr | None:
@@ -137,7 +145,10 @@ def _square(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _power(call: Call, scope: Scope) -> Expr | WhyNot | None:
-    """x ** 2, x ** 0.5, x ** -0.5 -> square, sqrt, rsqrt."""
+    """x ** 2, x ** 0.5, x ** -0.5 -> square, sqrt, rsqrt.
+
+    The root of -infinity is NaN, and its power infinity; the root of -0 is -0, and its power 0.
+    """
     exponent = scope.scalar(call.args[1])
     if exponent is None:
         return None
@@ -145,7 +156,26 @@ def _power(call: Call, scope: Scope) -> Expr | WhyNot | None:
         return WhyNot(f"the exponent of power is {number_text(exponent)}, not 2, 0.5 or -0.5")
     if rank_of(call.args[1]) > rank_of(call.args[0]):
         return WhyNot(f"the exponent of power has {rank_of(call.args[1])} axes, more than the tensor")
-    return _POWERS[exponent](call.args[0]) if is_float(call) else _why_not_float(call)
+    if not is_float(call):
+        return _why_not_float(call)
+    if exponent != 2 and not _is_not_negative(call.args[0], scope):
+        return WhyNot(f"{scope.title(call.args[0])} may be -0 or -infinity, whose powers are not their roots")
+    return _POWERS[exponent](call.args[0])
+
+
+def _is_not_negative(expr: Expr, scope: Scope, steps: int = _STEPS) -> bool:
+    """Whether no element is below 0, nor -0: squares and the like, and sums and means of them with constants."""
+    array = scope.array(expr)
+    if array is not None:
+        return not np.any(np.signbit(array))
+    if scope.call(expr, *_NOT_NEGATIVE) is not None:
+        return True
+    call = scope.call(expr, *_KEEPING_SIGN)
+    if call is None or not steps:
+        return False
+    tensors = [arg for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
+    is_square = op_name(call) == "relax.multiply" and tensors[0].same_as(tensors[1])
+    return is_square or all(_is_not_negative(arg, scope, steps - 1) for arg in tensors)
 
 
 def _double(call: Call, scope: Scope) -> Expr | WhyNot | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import tvm_ffi
@@ -115,19 +116,24 @@ def _over_denominator(product: tirx.Mul) -> Expr:
 
 
 def _power(call: Call) -> Expr:
-    """x^(k/4) for a small constant k by square roots; other powers are returned unchanged."""
+    """x^(k/4) for a small constant k by square roots; other powers are returned unchanged.
+
+    Where there is a root, the power of -infinity is that of infinity, and the power of -0 that of 0.
+    """
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5
     if quarters != int(quarters) or not 0 < abs(quarters) <= _MAX_QUARTERS:
         return call
     whole, rest = divmod(int(abs(quarters)), 4)
+    infinity, below = (tirx.const(value, "float32") for value in (inf, -inf))
 
     def product(x: Expr) -> Expr:
-        root = tirx.sqrt(x)
+        root = tirx.sqrt(tirx.Select(x.equal(below), infinity, x))
         factors = [x] * whole + [root] * (rest // 2) + [tirx.sqrt(root)] * (rest % 2)
         result = factors[0]
         for factor in factors[1:]:
             result = result * factor
+        result = tirx.abs(result) if rest else result
         return result if quarters > 0 else tirx.const(1.0, "float32") / result
 
     return let(base, product)

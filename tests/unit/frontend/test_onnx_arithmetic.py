@@ -83,6 +83,14 @@ def test_division_by_zero_does_not_end_the_process():
     check(one_node("Mod", feeds), feeds, want=[np.array([0, 0, 0], "int32")])
 
 
+@pytest.mark.parametrize("constant", [["b"], ["a", "b"]])
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+def test_powers_are_not_roots_of_infinity_and_zero(exponent, constant):
+    feeds = {"a": np.array([-np.inf, -0.0, 4], "float32"), "b": np.array(exponent, "float32")}
+    want = np.array([np.inf, 0, 2] if exponent > 0 else [0, np.inf, 0.5], "float32")
+    check(one_node("Pow", feeds, constant=constant), feeds, want=[want])
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 def test_powers_of_integers_wrap(dtype):
     feeds = {"a": np.array([3, 7, 2, 0, 1, 5], dtype), "b": np.array([35, 25, 3, 0, 63, 1], "int64")}

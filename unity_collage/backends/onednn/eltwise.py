@@ -99,7 +99,11 @@ def _divide(number: float, operand: int) -> Functions | str:
 
 
 def _power(number: float, operand: int) -> Functions | str:
-    return (apply("pow", 1.0, number),) if operand == 0 else "the exponent is not constant"
+    if operand:
+        return "the exponent is not constant"
+    if number == 0.5:
+        return "oneDNN takes the root, which is another number than the power at -0 and -infinity"
+    return (apply("pow", 1.0, number),)
 
 
 def _maximum(number: float, _operand: int) -> Functions | str:
