@@ -8,6 +8,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..context import CallRefused, Context, Converter, Converters, Value, dtype_of
+from .elementwise import signbit
 
 Expr = relax.Expr
 
@@ -73,7 +74,7 @@ def _floor_quotient(cx: Context, a: Value, b: Value) -> Expr:
     left, right = cx.cast(a), cx.cast(b)
     if "float" not in cx.dtype:
         return op.floor_divide(left, right)
-    rest, zero, one = cx.emit(_truncated_rest(cx, left, right)), cx.cast(0), cx.cast(1)
+    rest, zero, one = cx.emit(op.mod(left, right)), cx.cast(0), cx.cast(1)
     quotient = cx.emit(op.divide(op.subtract(left, rest), right))
     below = cx.emit(op.where(_has_other_sign(rest, right, zero), op.subtract(quotient, one), quotient))
     whole = cx.emit(op.floor(below))
@@ -93,19 +94,13 @@ def _remainder(cx: Context, a: Value, b: Value) -> Expr:
     left, right = cx.cast(a), cx.cast(b)
     if "float" not in cx.dtype:
         return op.floor_mod(left, right)
-    rest = cx.emit(_truncated_rest(cx, left, right))
+    rest = cx.emit(op.mod(left, right))
     return op.where(_has_other_sign(rest, right, cx.cast(0)), op.add(rest, right), rest)
 
 
 def _fmod(cx: Context, a: Value, b: Value) -> Expr:
     """a - b trunc(a / b), exactly: it has the sign of the dividend."""
-    return _truncated_rest(cx, cx.cast(a), cx.cast(b))
-
-
-def _truncated_rest(cx: Context, left: Expr, right: Expr) -> Expr:
-    if "float" in cx.dtype:
-        return op.mod(left, right)
-    return op.subtract(left, op.multiply(op.divide(left, right), right))
+    return op.mod(cx.cast(a), cx.cast(b))
 
 
 def _power(cx: Context, base: Value, exponent: Value) -> Expr:
@@ -119,13 +114,21 @@ def _power(cx: Context, base: Value, exponent: Value) -> Expr:
 
 
 def _integer_power(cx: Context, base: Value, exponent: Value) -> Expr:
-    """By repeated multiplication, since powers of floats lose digits."""
-    if not isinstance(exponent, int) or not 0 <= exponent <= 8:
-        raise CallRefused("it is a power of integers whose exponent is not a small number")
-    total = cx.filled(cx.shape, 1)
-    for _ in range(exponent):
-        total = op.multiply(total, cx.cast(base))
+    """By repeated squaring, since powers of floats lose digits."""
+    if not isinstance(exponent, int) or exponent < 0:
+        raise CallRefused("it is a power of integers whose exponent is not a number from 0 on")
+    total, square = cx.filled(cx.shape, 1), cx.cast(base)
+    for bit in range(exponent.bit_length()):
+        if exponent >> bit & 1:
+            total = cx.emit(op.multiply(total, square))
+        square = cx.emit(op.multiply(square, square))
     return total
+
+
+def _copysign(cx: Context, a: Value, b: Value) -> Expr:
+    """The size of ``a`` with the sign of ``b``."""
+    size = cx.emit(op.abs(cx.cast(a)))
+    return op.where(signbit(cx, cx.emit(cx.cast(b))), op.negative(size), size)
 
 
 _POWERS: dict[float, Any] = {
@@ -165,6 +168,19 @@ def _extremum(make: Any) -> Converter:
         if cx.dtype == "bool":
             return (op.logical_or if make is op.maximum else op.logical_and)(cx.cast(a), cx.cast(b))
         return make(cx.cast(a), cx.cast(b))
+
+    return convert
+
+
+def _extremum_of_numbers(make: Any) -> Converter:
+    """A maximum or minimum in which NaN counts only beside another NaN."""
+    plain = _extremum(make)
+
+    def convert(cx: Context, a: Value, b: Value) -> Expr:
+        if "float" not in cx.dtype:
+            return plain(cx, a, b)
+        left, right = cx.cast(a), cx.cast(b)
+        return op.where(op.isnan(left), right, op.where(op.isnan(right), left, make(left, right)))
 
     return convert
 
@@ -220,7 +236,10 @@ CONVERTERS: Converters = {
     "pow.Scalar": _power,
     "maximum.default": _extremum(op.maximum),
     "minimum.default": _extremum(op.minimum),
+    "fmax.default": _extremum_of_numbers(op.maximum),
+    "fmin.default": _extremum_of_numbers(op.minimum),
     "atan2.default": _atan2,
+    **_both("copysign", _copysign),
     "hypot.default": _hypot,
     "logical_and.default": _logical(op.logical_and),
     "logical_or.default": _logical(op.logical_or),

@@ -109,7 +109,7 @@ def _sign(cx: Context, x: Expr) -> Expr:
     return op.subtract(*(op.astype(test(x, zero), dtype_of(x)) for test in (op.greater, op.less)))
 
 
-def _signbit(cx: Context, x: Expr) -> Expr:
+def signbit(cx: Context, x: Expr) -> Expr:
     """Zeros have a sign, too: that of their reciprocal."""
     zero = cx.cast(0, dtype_of(x))
     if not _is_float(x):
@@ -228,7 +228,7 @@ CONVERTERS: Converters = {
     "neg.default": _of(op.negative),
     "sgn.default": _sign,
     "sign.default": _sign,
-    "signbit.default": _signbit,
+    "signbit.default": signbit,
     "positive.default": _of(lambda x: x),
     "reciprocal.default": lambda cx, x: op.divide(cx.cast(1), cx.cast(x)),
     "log2.default": _scaled_log(2),

@@ -27,6 +27,9 @@ from ..context import (
 
 Expr = relax.Expr
 
+_MASKS = ("bool", "uint8")
+"""The dtypes of indices that are masks."""
+
 
 def _embedding(cx: Context, table: Expr, index: Expr, *_: Value) -> Expr:
     return op.take(table, index, 0)
@@ -63,9 +66,10 @@ def places_of(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Places:
 
     Axes that are not neighbours move to the front, and the result has the index's axes there, as in numpy.
     """
+    indices = without_known_masks(indices)
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
-    if any(dtype_of(index) in ("bool", "uint8") for index in given):
+    if any(dtype_of(index) in _MASKS for index in given):
         raise CallRefused("it is indexed by a mask, so the result's shape depends on values")
     rank = rank_of(x)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
@@ -78,6 +82,17 @@ def places_of(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Places:
     if len(axes) > 1:
         flat = reshaped(cx, moved, [*sizes[:first], prod(indexed), *sizes[first + len(axes) :]])
     return Places(flat, first, _joined(cx, given, indexed), order)
+
+
+def without_known_masks(indices: Sequence[Expr | None]) -> list[Expr | None]:
+    """Known masks as the places where they are true, an index for each of their axes."""
+    found: list[Expr | None] = []
+    for index in indices:
+        if isinstance(index, ir.GenericConst) and dtype_of(index) in _MASKS and rank_of(index):
+            found += [relax.const(places, "int64") for places in np.nonzero(index.value.numpy())]
+        else:
+            found.append(index)
+    return found
 
 
 def _joined(cx: Context, indices: Sequence[Expr], sizes: Sequence[Size]) -> Any:

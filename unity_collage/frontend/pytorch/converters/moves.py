@@ -122,6 +122,24 @@ def _diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int
     return picked(cx, flat, len(others), places)
 
 
+def _diagonal_scatter(
+    cx: Context, x: Expr, source: Expr, offset: int = 0, first: int = 0, second: int = 1
+) -> Expr:
+    """``x`` with the diagonal of two axes replaced."""
+    rank = rank_of(x)
+    pair = (positive(first, rank), positive(second, rank))
+    order = [*(axis for axis in range(rank) if axis not in pair), *pair]
+    rows, columns = (known_size(shape_of(x)[axis], "the size of a diagonal's axis") for axis in pair)
+    index = np.arange(rows * columns)
+    places = index.reshape(rows, columns).diagonal(offset).copy()
+    index[places] = rows * columns + np.arange(len(places))
+    moved = swapped(cx, x, order)
+    flat = reshaped(cx, moved, [*shape_of(moved)[:-2], rows * columns])
+    both = cx.emit(op.concat([flat, cx.cast(source)], rank - 2))
+    written = reshaped(cx, picked(cx, both, rank - 2, index), shape_of(moved))
+    return swapped(cx, written, [order.index(axis) for axis in range(rank)])
+
+
 def _slice_scatter(
     cx: Context, x: Expr, source: Expr, dim: int = 0, start: Value = None, end: Value = None, step: int = 1
 ) -> Expr:
@@ -159,9 +177,7 @@ def _as_strided(
     cx: Context, x: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Expr:
     """Elements by their places in the memory of ``x``, which is known if that is contiguous."""
-    known = cx.known(0)
-    if not known.is_contiguous() or known.untyped_storage().nbytes() != known.nbytes:
-        raise CallRefused("it reads the memory of a tensor that is not contiguous")
+    known = _contiguous(cx)
     offset = known.storage_offset() if storage_offset is None else storage_offset
     order = sorted(range(len(size)), key=lambda axis: -stride[axis])
     ordered = [size[axis] for axis in order]
@@ -170,6 +186,32 @@ def _as_strided(
         return swapped(cx, reshaped(cx, x, ordered), [order.index(axis) for axis in range(len(size))])
     places = torch.arange(known.numel()).as_strided(list(size), list(stride), offset).numpy()
     return picked(cx, reshaped(cx, x, [-1]), 0, places)
+
+
+def _contiguous(cx: Context) -> torch.Tensor:
+    """What torch knows about the first operand; raises CallRefused unless its elements are in order in memory."""
+    known = cx.known(0)
+    if not known.is_contiguous() or known.untyped_storage().nbytes() != known.nbytes:
+        raise CallRefused("it reads the memory of a tensor that is not contiguous")
+    return known
+
+
+def _as_strided_scatter(
+    cx: Context,
+    x: Expr,
+    source: Expr,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Expr:
+    """``x`` with elements replaced by their places in its memory."""
+    known = _contiguous(cx)
+    offset = known.storage_offset() if storage_offset is None else storage_offset
+    index = np.arange(known.numel())
+    places = torch.arange(known.numel()).as_strided(list(size), list(stride), offset).reshape(-1).numpy()
+    index[places] = known.numel() + np.arange(len(places))
+    parts = [reshaped(cx, part, [-1]) for part in (x, cx.cast(source))]
+    return op.reshape(picked(cx, cx.emit(op.concat(parts, 0)), 0, index), shape_of(x))
 
 
 def _unfold(cx: Context, x: Expr, dim: int, size: int, step: int) -> Expr:
@@ -227,11 +269,13 @@ CONVERTERS: Converters = {
     "triu.default": _upper_triangle,
     "diagonal.default": _diagonal,
     "diagonal_copy.default": _diagonal,
+    "diagonal_scatter.default": _diagonal_scatter,
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
     "copy.default": _copy,
     "as_strided.default": _as_strided,
     "as_strided_copy.default": _as_strided,
+    "as_strided_scatter.default": _as_strided_scatter,
     "unfold.default": _unfold,
     "unfold_copy.default": _unfold,
     "im2col.default": _im2col,

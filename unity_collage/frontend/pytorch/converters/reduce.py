@@ -129,16 +129,6 @@ def _extremum_with_place(values: Any, place: Any) -> Converter:
     return convert
 
 
-def _accumulated(make: Any) -> Converter:
-    """A running sum or product along an axis."""
-
-    def convert(cx: Context, x: Expr, dim: int, *_: Value) -> Expr:
-        value = cx.cast(x)
-        return make(value, axis=positive(dim, rank_of(x)), dtype=cx.dtype) if rank_of(x) else value
-
-    return convert
-
-
 def _norm(
     cx: Context, x: Expr, order: float = 2, dims: Dims = None, keepdim: bool = False, *_: Value
 ) -> Expr:
@@ -183,7 +173,5 @@ CONVERTERS: Converters = {
     "argmin.default": _place(op.argmin),
     "max.dim": _extremum_with_place(op.max, op.argmax),
     "min.dim": _extremum_with_place(op.min, op.argmin),
-    "cumsum.default": _accumulated(op.cumsum),
-    "cumprod.default": _accumulated(op.cumprod),
     "linalg_vector_norm.default": _norm,
 }

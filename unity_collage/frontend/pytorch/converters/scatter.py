@@ -26,7 +26,7 @@ from ..context import (
     shape_of,
     swapped,
 )
-from .index import Places, places_of
+from .index import Places, places_of, without_known_masks
 
 Expr = relax.Expr
 
@@ -35,8 +35,8 @@ def _index_put(
     cx: Context, x: Expr, indices: Sequence[Expr | None], values: Expr, accumulate: bool = False, *_: Value
 ) -> Expr:
     """``x[indices] = values``, or ``+=``."""
-    masks = [index for index in indices if index is not None and dtype_of(index) == "bool"]
-    if masks:
+    indices = without_known_masks(indices)
+    if any(index is not None and dtype_of(index) == "bool" for index in indices):
         return _put_under_mask(cx, x, indices, values, accumulate)
     found = places_of(cx, x, indices)
     others = [size for n, size in enumerate(shape_of(found.flat)) if n != found.axis]
@@ -140,7 +140,6 @@ def _first(cx: Context, x: Expr, shape: Sequence[Size]) -> Expr:
     return op.strided_slice(x, axes, [0] * len(shape), list(shape))
 
 
-_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -149,17 +148,54 @@ def _scatter_reduce(
 ) -> Expr:
     """Without ``include_self`` the old element does not count where something is written."""
     if not include_self:
-        if "float" not in cx.dtype and reduce in ("amax", "amin"):
-            raise CallRefused("an extremum of integers is scattered without the old elements")
-        x = _scattered(cx, x, dim, index, _NEUTRAL[reduce], "update")
+        x = _scattered(cx, x, dim, index, _neutral(reduce, cx.dtype), "update")
     total = _scattered(cx, x, dim, index, source, _REDUCTIONS[reduce])
     if reduce != "mean":
         return total
-    if "float" not in cx.dtype:
-        raise CallRefused("a mean of integers is scattered")
     ones = cx.emit(cx.filled(shape_of(x), 1.0))
     start = ones if include_self else _scattered(cx, ones, dim, index, 0.0, "update")
-    return op.divide(total, _scattered(cx, start, dim, index, 1.0, "add"))
+    divide = op.divide if "float" in cx.dtype else op.floor_divide
+    return divide(total, _scattered(cx, start, dim, index, 1.0, "add"))
+
+
+def _neutral(reduce: str, dtype: str) -> float:
+    """The number that changes no result of a reduction."""
+    if reduce in ("sum", "mean", "prod"):
+        return float(reduce == "prod")
+    if "float" in dtype:
+        return -np.inf if reduce == "amax" else np.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if reduce == "amax" else limits.max)
+
+
+def _scatter_by_name(cx: Context, x: Expr, dim: int, index: Expr, source: Value, reduce: str) -> Expr:
+    return _scattered(cx, x, dim, index, source, {"add": "add", "multiply": "mul"}[reduce])
+
+
+def _col2im(
+    cx: Context,
+    x: Expr,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Expr:
+    """(N, C * kernel, windows) -> (N, C, H, W): elements at one place are added; the batch may be missing."""
+    height, width = (extent + 2 * pad for extent, pad in zip(size, padding, strict=True))
+    places = np.arange(height * width).reshape(height, width)
+    for n, extent in enumerate((height, width)):
+        count = (extent - dilation[n] * (kernel[n] - 1) - 1) // stride[n] + 1
+        window = np.arange(kernel[n])[:, None] * dilation[n] + np.arange(count) * stride[n]
+        places = places.take(window, 2 * n)
+    index = places.transpose(0, 2, 1, 3).reshape(-1, 1)
+    images: Any = prod(cx.shape[:-2])
+    rows = swapped(cx, reshaped(cx, x, [images, len(index)]), [1, 0])
+    nothing = cx.emit(cx.filled([height * width, images], 0))
+    added = cx.emit(op.scatter_nd(nothing, relax.const(index, "int64"), rows, "add"))
+    whole = reshaped(cx, swapped(cx, added, [1, 0]), [*cx.shape[:-2], height, width])
+    ends = [pad + extent for pad, extent in zip(padding, size, strict=True)]
+    return op.strided_slice(whole, [rank_of(whole) - 2, rank_of(whole) - 1], list(padding), ends)
 
 
 def _whole_rows(cx: Context, x: Expr, dim: int, index: Expr, source: Value) -> tuple[Expr, Any]:
@@ -198,9 +234,12 @@ CONVERTERS: Converters = {
     "scatter.src": _scatter("update"),
     "scatter.value": _scatter("update"),
     "scatter_add.default": _scatter("add"),
+    "scatter.reduce": _scatter_by_name,
+    "scatter.value_reduce": _scatter_by_name,
     "scatter_reduce.two": _scatter_reduce,
     "index_add.default": _index_add,
     "index_copy.default": _index_copy,
     "index_fill.int_Scalar": _index_copy,
     "masked_scatter.default": _masked_scatter,
+    "col2im.default": _col2im,
 }
