@@ -38,6 +38,8 @@ def relu_of_product(x: relax.Expr) -> relax.Expr:
         (op.nn.relu, [MATRIX], "oneDNN's eltwise relu turns NaN into a number"),
         (lambda x: op.clip(x, 0, 6), [MATRIX], "eltwise clip_v2 turns NaN"),
         (op.exp, [MATRIX], "eltwise exp turns NaN"),
+        (op.nn.gelu, [MATRIX], "eltwise gelu_erf turns infinity into NaN"),
+        (lambda x, y: op.nn.gelu(op.add(x, y)), [MATRIX, MATRIX], "gelu_erf behind binary turns infinity"),
         (op.maximum, [MATRIX, MATRIX], "binary max turns NaN"),
         (op.minimum, [MATRIX, MATRIX], "binary min turns NaN"),
         (op.greater, [MATRIX, MATRIX], "binary gt turns NaN"),

@@ -141,7 +141,7 @@ def test_a_group_norm_is_two_primitives():
         (lambda x: op.divide(x, relax.const(4.0)), "linear", 0.25, 0.0),
         (lambda x: op.divide(relax.const(4.0), x), "pow", 4.0, -1.0),
         (lambda x: op.maximum(x, relax.const(0.0)), "relu", 0.0, 0.0),
-        (op.rsqrt, "pow", 1.0, -0.5),
+        (op.rsqrt, "pow", 1.0, -1.0),
     ],
 )
 def test_functions_of_one_tensor_are_eltwise(body, algorithm, alpha, beta):
@@ -149,6 +149,12 @@ def test_functions_of_one_tensor_are_eltwise(body, algorithm, alpha, beta):
     assert (made.primitive, made.attr("algorithm")) == ("eltwise", algorithm)
     assert (made.attr("alpha"), made.attr("beta")) == (alpha, beta)
     assert seen(made, "src") == ((12,), (1,))
+
+
+def test_a_reciprocal_root_is_a_root_and_a_quotient():
+    """One power of oneDNN is 0 for -infinity, and calls a function for each element."""
+    (root,) = step(op.rsqrt, (3, 4)).before
+    assert (root.primitive, root.attr("algorithm")) == ("eltwise", "sqrt")
 
 
 @pytest.mark.parametrize(
@@ -225,6 +231,7 @@ def test_resizes_that_read_the_same_pixels_are_resampling(mode, rounding, size, 
         (lambda x: op.clip(x, 1, float("inf")), (3,), "not a finite constant"),
         (lambda x: op.divide(x, relax.const(0.0)), (3,), None),
         (lambda x: op.power(relax.const(2.0), x), (3,), "the exponent is not constant"),
+        (lambda x: op.power(x, relax.const(0.5)), (3,), "another number than the power"),
         (
             lambda x: nn.conv2d(x, constant(4, 8, 3, 3), data_layout="NHWC", out_layout="NCHW"),
             (1, 5, 5, 8),

@@ -120,7 +120,6 @@ _PLAIN: Mapping[str, PostOp] = {
     "relax.exp": apply("exp"),
     "relax.log": apply("log"),
     "relax.sqrt": apply("sqrt"),
-    "relax.rsqrt": apply("pow", 1.0, -0.5),
     "relax.abs": apply("abs"),
     "relax.square": apply("square"),
     "relax.round": apply("round"),
@@ -131,6 +130,7 @@ _WITH_ATTRS: Mapping[str, Callable[[relax.Call], Functions | str]] = {
     "relax.nn.leakyrelu": lambda call: (apply("relu", float(attrs_of(call).alpha)),),
     "relax.nn.softplus": _softplus,
     "relax.nn.selu": lambda _call: (apply("elu", SELU_ALPHA), linear(SELU_SCALE)),
+    "relax.rsqrt": lambda _call: (apply("sqrt"), reciprocal()),
     "relax.clip": _clip,
 }
 

@@ -1,11 +1,11 @@
-"""Primitives of oneDNN 3.2 that turn NaN into a number.
+"""Primitives of oneDNN 3.2 that turn NaN into a number, or infinity into NaN.
 
 Their instructions return the second operand if one is NaN: the constant, or the maximum so far. Max pooling also
 returns the lowest finite number for a window of -infinity. "Greater" is computed as "not less or equal", which is true
 of NaN. TVM's kernels are right at the same speed, so these primitives are declined.
 
-ReLU and clip are taken behind products and convolutions, where a separate kernel would cost up to 1.6 times as much as
-the convolution: there a NaN becomes the lower bound.
+ReLU, clip and GELU are taken behind products and convolutions, where a separate kernel would cost up to 1.6 times as
+much as the convolution: there a NaN becomes the lower bound, and the GELU of infinity is NaN.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _LOSING = {
 }
 """Primitive -> algorithms."""
 
+_OF_INFINITY = frozenset({"gelu_erf"})
+"""Algorithms with the result NaN for infinity, which is infinite."""
+
 _PRODUCTS = frozenset({"convolution", "deconvolution", "matmul"})
-_BOUNDS = frozenset({"relu", "clip", "clip_v2"})
+_BEHIND_PRODUCTS = frozenset({"relu", "clip", "clip_v2", "gelu_erf"})
 
 
 def keeping_nan(lowering: Callable[_Args, NativeStep | str]) -> Callable[_Args, NativeStep | str]:
@@ -53,9 +56,15 @@ def _why_lost(step: NativeStep) -> str | None:
     name = str(attrs.get("algorithm"))
     if name in _LOSING.get(step.primitive, ()) and not _leaks(name, attrs.get("alpha")):
         return f"oneDNN's {step.primitive} {name} turns NaN into a number"
+    if name in _OF_INFINITY:
+        return f"oneDNN's {step.primitive} {name} turns infinity into NaN"
     for post in step.post_ops:
-        if _loses(post) and not (step.primitive in _PRODUCTS and post.algorithm in _BOUNDS):
+        if step.primitive in _PRODUCTS and post.algorithm in _BEHIND_PRODUCTS:
+            continue
+        if _loses(post):
             return f"oneDNN's {post.algorithm} behind {step.primitive} turns NaN into a number"
+        if post.algorithm in _OF_INFINITY:
+            return f"oneDNN's {post.algorithm} behind {step.primitive} turns infinity into NaN"
     return None
 
 
