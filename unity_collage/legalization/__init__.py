@@ -1,7 +1,7 @@
 """How operators become TVM's kernels where TVM's own legalization is wrong or fails.
 
-These are negative indexes, NaN and infinity, norms over all axes, numbers in ``where`` and ``full``, integers divided
-by zero, booleans, sums in float16, quantising, and casts.
+These are negative indexes, NaN and infinity, norms over all axes, and integers divided by zero. Others are numbers in
+``where`` and ``full``, booleans, sums in float16, quantising, and casts.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these, and ``legalize_sorts`` is that for sorts and scans on CPUs,
 which TVM legalizes in another pass. Nothing is registered: other users of TVM in the process keep TVM's own.
