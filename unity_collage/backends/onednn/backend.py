@@ -74,5 +74,5 @@ ONEDNN = Backend(
     multiplies_bytes=has_products_of_bytes,
     why_inexact=why_inexact,
     processors=frozenset({"x86_64"}),
-    version=5,
+    version=6,
 )
