@@ -129,6 +129,11 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "image of any size": lambda: module(
         lambda x, w: op.nn.conv2d(x, w, strides=2, padding=1, **NHWC), (2, _rows(), _rows(), 16), (3, 3, 16, 40)
     ),
+    "first layer of any image": lambda: module(
+        lambda x, w: op.nn.conv2d(x, w, strides=2, padding=1, data_layout="NHWC", kernel_layout="OHWI"),
+        (1, _rows(), _rows(), 3),
+        (16, 3, 3, 3),
+    ),
     "pixels of any image": lambda: module(
         lambda x, w: op.nn.conv2d(x, w, **NHWC), (1, _rows(), _rows(), 16), (1, 1, 16, 40)
     ),
