@@ -19,12 +19,15 @@ from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from unity_collage.annotations import COSTS, PLAN
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cli.check_plan import findings
 from unity_collage.compiler import explain
 from unity_collage.cost.model import CostModel, Workload
-from unity_collage.errors import ModelError
+from unity_collage.errors import CollageError, ModelError
+from unity_collage.feedback.records import choice_of, described
 from unity_collage.graph.variants import UpTo, called_by_switch, range_of, up_to_of
+from unity_collage.inspection.given_plan import compare_plan
+from unity_collage.inspection.stated_model import of_model
 from unity_collage.inspection.statement import of_text
 from unity_collage.lowering.build import build
 from unity_collage.passes import (
@@ -318,6 +321,36 @@ def test_the_certificate_of_two_plans_for_other_sizes_is_checked(tmp_path: Path)
     assert (
         "no plan says what main_smaller_sizes costs there"
         in verdicts(reported(after, tmp_path, without_small))["main"]
+    )
+
+
+def test_a_second_plan_is_checked_and_compared_with_the_model(tmp_path: Path) -> None:
+    samples = {"n": [2, 8, 64, 128], "m": [2]}
+    _, after = split()
+    plans = PLAN.by_function(after)
+    pipeline = Pipeline(backends=("tvm",), model=BySize(fused_pays_below_16))
+    stated = of_model(Model, "m.onnx", pipeline, plans, shapes=samples)
+    text = stated.checked("main_smaller_sizes", plans["main_smaller_sizes"]).text
+    assert text.endswith("; its candidates are those of the model")
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"main_smaller_sizes": encode(plans["main_smaller_sizes"])}))
+    found = compare_plan(Model, path, pipeline, shapes=samples)["main_smaller_sizes"]
+    assert found.ours == pytest.approx(found.given)
+    equal = replace(pipeline, model=BySize(lambda _label, size, _free: 1e-6 * size))
+    with pytest.raises(CollageError, match="about as good here, so there is no main_smaller_sizes"):
+        compare_plan(Model, path, equal, shapes=samples)
+
+
+def test_a_kept_choice_is_of_the_same_functions() -> None:
+    before, _ = split()
+    samples = {"n": [2, 8, 64, 128], "m": [2]}
+    one = costed(samples, BySize(fused_pays_below_16))
+    choices = dict.fromkeys(CANDIDATES.by_function(before), (0,))
+    kept = described(before, choices)
+    assert choice_of(before, kept) == choices
+    assert choice_of(one, kept) is None
+    assert (
+        choice_of(before, {name: each for name, each in kept.items() if name != "main_smaller_sizes"}) is None
     )
 
 

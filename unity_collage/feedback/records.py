@@ -12,7 +12,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
-from ..annotations import CANDIDATES, EXTERNAL_MODS, SCHEDULES
+from ..annotations import CANDIDATES, COSTS, EXTERNAL_MODS, SCHEDULES
 from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
 from ..cost.method import MEDIAN, Method
 from ..database.answers import HINT
@@ -172,13 +172,13 @@ def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:
 
 
 def choice_of(costed: IRModule, description: Mapping[str, Sequence[Sequence[Any]]]) -> Choice | None:
-    """The inverse of :func:`described`; None if some candidate does not exist."""
+    """The inverse of :func:`described`; None if some candidate does not exist, or if the functions are others."""
+    there = CANDIDATES.by_function(costed)
+    if not description.keys() <= there.keys() or COSTS.by_function(costed).keys() - description.keys():
+        return None
     plan: Choice = {}
     for function, kernels in description.items():
-        known = {
-            (c.backend, c.rule, c.indexes, c.hidden, c.options): c.id
-            for c in CANDIDATES.read(costed[function])
-        }
+        known = {(c.backend, c.rule, c.indexes, c.hidden, c.options): c.id for c in there[function]}
         wanted = [
             (
                 backend,

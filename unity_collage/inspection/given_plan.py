@@ -24,6 +24,7 @@ from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
 from ..making import imported_for
 from ..passes.confirm_costs import levelled
+from ..passes.split_sizes import SMALLER, whole_of
 from ..pipeline import Pipeline
 from ..placing import placed
 from ..plan.candidate import VIEW, Candidate
@@ -121,9 +122,14 @@ def compare_plan(
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)
         wanted = _by_function(given, prepared, where)  # refused before anything is measured
         for name, kernels in wanted.items():
-            chosen = chosen_candidates(_graph(prepared, name), kernels, f"{where}, {name}")
+            stated = whole_of(prepared) if name == SMALLER else name
+            chosen = chosen_candidates(_graph(prepared, stated or name), kernels, f"{where}, {name}")
             _check_backends(chosen, f"{where}, {name}")
         costed = tvm.transform.Sequential(pipeline.costs())(prepared)
+        if SMALLER in wanted and SMALLER not in CANDIDATES.by_function(costed):
+            raise CollageError(
+                f"{where}: one plan for all sizes is about as good here, so there is no {SMALLER}"
+            )
         return {
             name: _compared(costed, name, kernels, pipeline.model, f"{where}, {name}")
             for name, kernels in wanted.items()
@@ -151,7 +157,10 @@ def _by_function(
     ]
     if isinstance(given, IRModule):
         return {name: kernels_in(given, name, _graph(prepared, name), where) for name in there}
-    if unknown := [name for name in given if name not in there]:
+    unknown = [name for name in given if name not in there]
+    if unknown == [SMALLER] and whole_of(prepared) is not None:  # SplitSizes makes it when there are costs
+        unknown = []
+    if unknown:
         raise CollageError(f"{where}: the model has no function {unknown[0]} with candidates")
     return dict(given)
 

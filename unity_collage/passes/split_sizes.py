@@ -42,6 +42,13 @@ from ..sizes.switch import Called, switch
 from ..tvm_private import give_type
 
 SMALLER = "main_smaller_sizes"
+"""The name of the second function."""
+
+
+def whole_of(mod: IRModule) -> str | None:
+    """The function for all other sizes, of which the second one is a copy; None without a switch."""
+    main = next((func for gvar, func in mod.functions_items() if gvar.name_hint == "main"), None)
+    return called_by_switch(main)[-1] if main is not None and is_switch(main) else None
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SplitSizes")
@@ -59,10 +66,10 @@ class SplitSizes:
     most_regret: float = MOST_REGRET
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        there = {gvar.name_hint for gvar in mod.get_global_vars()}
-        if "main" not in there or not is_switch(mod["main"]) or SMALLER in there:
+        name = whole_of(mod)
+        if name is None or SMALLER in {gvar.name_hint for gvar in mod.get_global_vars()}:
             return mod
-        whole = mod.get_global_var(called_by_switch(mod["main"])[-1])
+        whole = mod.get_global_var(name)
         func = mod[whole]
         if not isinstance(func, relax.Function) or not range_of(func) or not COSTS.on(func):
             return mod
