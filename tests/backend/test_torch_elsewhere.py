@@ -103,10 +103,7 @@ def test_operators_without_a_converter_have_the_numbers_of_torch() -> None:
     program = program_of(many, *inputs)
     agrees(program, many, *inputs)
     told = opaque(program)
-    assert (
-        "PyTorch computes aten.mode.default (mode), on one thread: there is no converter for it"
-        in told
-    )
+    assert "PyTorch computes aten.mode.default (mode), on one thread: there is no converter for it" in told
     assert any("aten.mul.Tensor" in line and "complex numbers" in line for line in told)
     assert any("its result 1 is not supported" in line for line in told)
 
