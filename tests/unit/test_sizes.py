@@ -443,6 +443,17 @@ def test_the_last_pass_has_all_time_that_is_left_for_new_costs(monkeypatch: pyte
     assert costs._seconds_left() == 0.0
 
 
+def test_the_last_pass_has_some_time_where_searches_took_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder of T5 had no weighed plan: searches behind the measuring took what was kept for it."""
+    costs = MeasuredCost(budget_seconds=100.0)
+    monkeypatch.setattr(costs._session, "seconds_since_start", lambda: 130.0)
+    with costs.finishing():
+        assert costs._seconds_left() == pytest.approx(15.0)
+        assert not costs._is_spent(costs._first_part())
+        assert costs.is_budget_spent(), "for all else"
+    assert costs._seconds_left() == 0.0
+
+
 def _with_free(shape: Sequence[Any], build: Any) -> IRModule:
     builder = relax.BlockBuilder()
     symbols = {name: tirx.Var(name, "int64") for name in shape if isinstance(name, str)}

@@ -32,6 +32,7 @@ from .packed_in_place import with_changed_operands
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .shape_switch import ShapeSwitch
 from .shared_memory import ShareMemory, with_shared_memory
+from .shared_shapes import ShareShapes
 from .shared_storages import ShareStorages
 from .size_classes import RoundStorages
 from .sizes_first import with_sizes_first
@@ -143,7 +144,7 @@ def finish(
     wrapped = {
         "RewriteCUDAGraph": _WithGraphs,
         "StaticPlanBlockMemory": MemoryByDevice,
-        "VMShapeLower": ShapeSwitch,
+        "VMShapeLower": lambda step: ShareShapes(ShapeSwitch(step)),
     }
     made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     kill = [step.info.name for step in steps].index("KillAfterLastUse")

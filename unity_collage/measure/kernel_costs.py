@@ -33,6 +33,9 @@ _BY_NAME = ("launches", "transitions", "unknown")
 _FIRST_PART = 0.75
 """The part of a budget for unknown costs; the rest is for measuring costs near the plan once more."""
 
+_LAST_PART = 0.15
+"""The part of a budget that the last new costs have at least, those at other sizes."""
+
 SECONDS_AGAIN = 5.0
 """How many seconds a compile spends on doubtful costs."""
 
@@ -340,16 +343,19 @@ class KernelCosts(CostModel):
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Give all time that is left to new costs."""
-        before, self._session.is_finishing = self._session.is_finishing, True
+        """Give all time that is left to new costs, and at least ``_LAST_PART`` of the budget: searches may have taken
+        it."""
+        session, before = self._session, self._session.finishing
+        if self.budget_seconds:
+            session.finishing = max(1.0, session.seconds_since_start() / self.budget_seconds + _LAST_PART)
         try:
             yield
         finally:
-            self._session.is_finishing = before
+            session.finishing = before
 
     def _first_part(self) -> float:
         """The part of the budget in which unknown costs are measured."""
-        return 1.0 if self._session.is_finishing else _FIRST_PART
+        return self._session.finishing or _FIRST_PART
 
     def _is_spent(self, part: float) -> bool:
         """Whether this part of the budget is used up."""

@@ -22,8 +22,8 @@ class Session:
         """Whether nothing more is to be measured."""
         self.share = 1.0
         """The part of the time that may be used up after the current function and those before it."""
-        self.is_finishing = False
-        """Whether costs that are not known may take all time that is left."""
+        self.finishing = 0.0
+        """The part of the budget at which the last new costs end; 0 before they begin."""
         self.seconds_again = 0.0
         """Seconds that went into measuring known costs again."""
         self.measured: set[str] = set()

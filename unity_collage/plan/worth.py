@@ -9,7 +9,7 @@ from math import fsum
 
 LEAST_SAVING = 0.02
 """The part of the expected cost that a variant has to save."""
-MOST_REGRET = 0.05
+MOST_REGRET = 0.03
 """A variant also stays where the plan for all sizes would lose more than this part of the best static cost: the sum
 over a range is nearly that of its largest sizes."""
 
