@@ -279,6 +279,23 @@ def test_many_branches_with_transitions_are_planned_quickly() -> None:
     assert limited.visited < 10_000  # states that take ten times as long, and the budget ends within a layer
 
 
+@given(problems(), st.sampled_from([1.0, 1.2, 2.0]))
+def test_plans_within_a_cost_are_those_of_a_whole_walk(problem: Problem, factor: float) -> None:
+    try:
+        best = quick(problem).seconds
+    except NoCover:
+        return
+    whole, near = best_throughs(problem, best), best_throughs(problem, best, within=factor * best)
+    for id_, through in whole.items():
+        if not through.exact:
+            continue
+        found, limit = near[id_], factor * best
+        if through.seconds <= limit:
+            assert found.seconds == pytest.approx(through.seconds)
+        else:
+            assert limit - 1e-9 <= found.seconds <= through.seconds + 1e-9
+
+
 def test_regrets_of_too_many_states_are_lower_bounds() -> None:
     problem = branches(12, 8)
     found = quick(problem)

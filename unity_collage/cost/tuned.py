@@ -79,7 +79,7 @@ def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:
     """The kernels, with their ``bounds``, that are in a cheaper plan if all of them cost their lower bounds."""
     best = quick(plans.problem({})).seconds
     hoped = plans.problem(bounds)
-    throughs = best_throughs(hoped, quick(hoped).seconds)
+    throughs = best_throughs(hoped, quick(hoped).seconds, within=best)
     cheaper = plans.keys(id_ for id_, through in throughs.items() if through.seconds < best)
     return {key: bounds[key] for key in cheaper if key in bounds}
 

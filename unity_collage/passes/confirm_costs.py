@@ -7,6 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -121,13 +122,13 @@ def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> t
     ``keys``: the cost key of each option, by id. Raises NoCover.
     """
     best = quick(problem)
-    throughs = best_throughs(problem, best.seconds)
+    # A plan with a kernel costs at least as much as the kernel, so one that is near costs at most this much.
+    most = best.seconds / (1 - margin) if margin < 1 else math.inf
+    cost = {option.id: cost for option in problem.options if 0.0 < (cost := problem.cost(option)) <= most}
+    reach = 1.001 * margin * max(cost.values(), default=0.0)
+    throughs = best_throughs(problem, best.seconds, within=best.seconds + reach)
     chosen = [keys[option.id] for option in best.chosen]
-    distance = {
-        option.id: (throughs[option.id].seconds - best.seconds) / problem.cost(option)
-        for option in problem.options
-        if option.id in throughs and problem.cost(option) > 0.0
-    }
+    distance = {id_: (throughs[id_].seconds - best.seconds) / cost[id_] for id_ in cost if id_ in throughs}
     return chosen, [
         keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin
     ]

@@ -29,17 +29,21 @@ class Through:
     """If False, ``seconds`` is a lower bound."""
 
 
-def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_000) -> dict[int, Through]:
+def best_throughs(
+    problem: Problem, best_seconds: float, max_states: int = 200_000, within: float = INFINITE
+) -> dict[int, Through]:
     """For each option that can be in a valid plan, by id, the cost of the cheapest plan with it.
 
-    ``best_seconds`` is the cost of a cheapest plan. If ``max_states`` does not suffice for all states, only those of
-    cheap plans are visited. They cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that
-    are in none of these plans the answer is a lower bound. With transitions there may be too many states even then; the
-    answers are those without transitions, as lower bounds.
+    ``best_seconds`` is the cost of a cheapest plan. Plans that cost more than ``within`` are not visited. If
+    ``max_states`` does not suffice for all others, only those of cheap plans are visited. They cost at most 1.5 times,
+    1.1 times or just as much as the cheapest. For options that are in none of these plans the answer is a lower bound.
+    With transitions there may be too many states even then; the answers are those without transitions, as lower bounds.
     """
     if problem.exclusions:
-        return _least(problem, lambda camp, states: best_throughs(camp, best_seconds, states), max_states)
-    walked = _walked(problem, best_seconds, max_states)
+        return _least(
+            problem, lambda camp, states: best_throughs(camp, best_seconds, states, within), max_states
+        )
+    walked = _walked(problem, best_seconds, max_states, within)
     problem = walked.problem
     found = _throughs(edges(walked.space, walked.layers))
     answer: dict[int, Through] = {}
@@ -107,18 +111,17 @@ class _Walked:
         return Through(self.beyond, False)
 
 
-def _walked(problem: Problem, best_seconds: float, max_states: int) -> _Walked:
-    """The largest of a few costs for which the budget suffices."""
+def _walked(problem: Problem, best_seconds: float, max_states: int, within: float = INFINITE) -> _Walked:
+    """The largest of a few costs, up to ``within``, for which the budget suffices."""
     potentials = potentials_of(problem)
     space, layers, ceiling = space_of(problem, potentials), Layers(), best_seconds
-    for factor in (INFINITE, 1.5, 1.1, 1.0):
+    for ceiling in (within, *(most for part in (1.5, 1.1, 1.0) if (most := part * best_seconds) < within)):
         budget = Budget(max_states // space.work, INFINITE)
-        ceiling = best_seconds * factor if factor < INFINITE else INFINITE
         layers, _ = walk(space, sum(potentials), ceiling, budget)
         if not budget.is_spent():
             break
         if problem.has_transitions:
-            relaxed = _walked(replace(problem, transitions={}), best_seconds, max_states)
+            relaxed = _walked(replace(problem, transitions={}), best_seconds, max_states, within)
             return replace(relaxed, is_relaxed=True)
     return _Walked(problem, space, layers, ceiling)
 
