@@ -173,7 +173,10 @@ def test_a_weight_is_a_positive_number(weight: Any) -> None:
 def test_both_the_switch_and_the_function_for_all_sizes_know_the_range() -> None:
     mod = MakeVariants({"n": {4: 0.7, 8: 0.3}, "m": [2]})(Model)
     found = [({"n": 4, "m": 2}, 0.7), ({"n": 8, "m": 2}, 0.3)]
-    assert range_of(mod["main"]) == range_of(mod["main_any_size"]) == found
+    assert range_of(mod["main"]) == found
+    sizes, weights = zip(*range_of(mod["main_any_size"]), strict=True)
+    assert sizes == ({"n": 4, "m": 2}, {"n": 5, "m": 2}, {"n": 8, "m": 2}), "and one between them"
+    assert weights == pytest.approx((0.7 / 1.3, 0.3 / 1.3, 0.3 / 1.3))
     assert not range_of(mod["main_n_4_m_2"])
 
 
@@ -182,15 +185,17 @@ def test_costs_of_all_sizes_are_weighted_sums_of_those_at_the_samples() -> None:
         costed({"n": {4: 0.75, 64: 0.25}, "m": [2]}, BySize(fused_pays_below_16))["main_any_size"]
     )
     assert [(sample.sizes, sample.weight) for sample in costs.samples] == [
-        ({"n": 4, "m": 2}, 0.75),
-        ({"n": 64, "m": 2}, 0.25),
+        ({"n": 4, "m": 2}, 0.6),
+        ({"n": 15, "m": 2}, 0.2),
+        ({"n": 64, "m": 2}, 0.2),
     ]
     for key, cost in costs.by_key.items():
-        four, many = (sample.by_key[key] for sample in costs.samples)
+        four, fifteen, many = (sample.by_key[key] for sample in costs.samples)
         if cost.seconds is None:  # it cannot be in the plan
-            assert cost.bound == 0.75 * least_seconds(four) + 0.25 * least_seconds(many)
+            least = 0.6 * least_seconds(four) + 0.2 * least_seconds(fifteen) + 0.2 * least_seconds(many)
+            assert cost.bound == pytest.approx(least)
             continue
-        assert cost.seconds == pytest.approx(0.75 * four.seconds + 0.25 * many.seconds)
+        assert cost.seconds == pytest.approx(0.6 * four.seconds + 0.2 * fifteen.seconds + 0.2 * many.seconds)
         assert cost.low == pytest.approx(0.9 * cost.seconds) and cost.high == pytest.approx(
             1.1 * cost.seconds
         )
@@ -218,7 +223,7 @@ def test_weighing_has_the_time_that_other_passes_leave() -> None:
     with host_target():
         before = tvm.transform.Sequential(passes(SAMPLES, model)[:-1])(Model)
         weighed = WeighSizes(Finishing(fused_pays_below_16))(before)
-    assert len(COSTS.read(weighed["main_any_size"]).samples) == 3
+    assert len(COSTS.read(weighed["main_any_size"]).samples) == 5
 
 
 def test_the_plan_for_all_sizes_is_not_that_of_the_middle_one() -> None:
@@ -230,8 +235,11 @@ def test_the_plan_for_all_sizes_is_not_that_of_the_middle_one() -> None:
         mostly_small = PLAN.read(SearchPartition()(costed(small, model))["main_any_size"])
     assert labels(uniform) == ["relu", "exp"], "64 rows cost the most, and two kernels are better there"
     assert labels(mostly_small) == ["relu+exp"]
-    assert [round(1e6 * each.seconds, 3) for each in uniform.at_samples] == [3.3, 13.2, 105.6]
-    assert uniform.seconds == pytest.approx((3.3e-6 + 13.2e-6 + 105.6e-6) / 3)
+    assert [each.sizes["n"] for each in uniform.at_samples] == [2, 3, 8, 23, 64]
+    assert [1e6 * each.seconds for each in uniform.at_samples] == pytest.approx(
+        [3.3, 4.95, 13.2, 37.95, 105.6]
+    )
+    assert uniform.seconds == pytest.approx((3.3e-6 + 4.95e-6 + 13.2e-6 + 37.95e-6 + 105.6e-6) / 5)
 
 
 def test_a_variant_stays_where_it_saves_enough_and_others_share_a_plan() -> None:
@@ -285,12 +293,14 @@ def test_few_rows_have_a_plan_of_their_own_where_one_plan_costs_more() -> None:
     before, after = split()
     limit = up_to_of(before["main_smaller_sizes"])
     assert limit == UpTo(("n", "m"), 45), "between 8 * 2 and 64 * 2"
-    assert range_of(before["main_smaller_sizes"]) == [({"n": 2, "m": 2}, 0.5), ({"n": 8, "m": 2}, 0.5)]
-    assert range_of(before["main_any_size"]) == [({"n": 64, "m": 2}, 0.5), ({"n": 128, "m": 2}, 0.5)]
+    assert [sizes["n"] for sizes, _ in range_of(before["main_smaller_sizes"])] == [2, 3, 8]
+    assert [sizes["n"] for sizes, _ in range_of(before["main_any_size"])] == [64, 91, 128]
+    assert [weight for _, weight in range_of(before["main_any_size"])] == pytest.approx([1 / 3] * 3)
     plans = PLAN.by_function(after)
     assert labels(plans["main_smaller_sizes"]) == ["relu+exp"]
     assert labels(plans["main_any_size"]) == ["relu", "exp"]
     assert [each.runs for each in claim_of(after).sizes] == ["main_smaller_sizes"] * 2 + ["main_any_size"] * 2
+    assert claim_of(after).between == ({"n": 3, "m": 2}, {"n": 91, "m": 2})
     assert plans["main"].remarks[0] == "sizes with n * m <= 45 main_smaller_sizes, otherwise main_any_size"
     again = tvm.script.from_source(after.script(show_meta=True))
     assert called_by_switch(again["main"]) == ("main_smaller_sizes", "main_any_size")
@@ -313,7 +323,7 @@ def test_the_certificate_of_two_plans_for_other_sizes_is_checked(tmp_path: Path)
     for annotated in (None, str(tmp_path / "before.py")):
         found = verdicts(reported(after, tmp_path), annotated)
         assert found["main"].startswith("4 sizes, ")
-        assert "weighed over 2 sizes" in found["main_smaller_sizes"]
+        assert "weighed over 3 sizes" in found["main_smaller_sizes"]
 
     def without_small(plans: dict[str, Plan]) -> None:
         plans["main_smaller_sizes"] = replace(plans["main_smaller_sizes"], at_samples=())
@@ -371,7 +381,7 @@ def test_a_size_that_may_lose_no_more_keeps_its_variant() -> None:
 
 def test_a_sample_without_time_is_not_weighed_and_named() -> None:
     before, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({64})))
-    assert [sample.sizes["n"] for sample in COSTS.read(before["main_any_size"]).samples] == [2, 8]
+    assert [sample.sizes["n"] for sample in COSTS.read(before["main_any_size"]).samples] == [2, 3, 8, 23]
     told = PLAN.read(after["main_any_size"]).remarks
     assert "not weighed, since there was no time to measure there: n 64, m 2" in told
     plan = PLAN.read(after["main"])
@@ -401,6 +411,35 @@ def test_without_costs_at_the_samples_every_size_keeps_its_plan() -> None:
         "each size keeps its plan: the costs of main_any_size at the sample sizes are not known"
         in plan.remarks
     )
+
+
+@dataclass(frozen=True)
+class Late(BySize):
+    """A model whose time is over before kernels with these static sizes."""
+
+    static: frozenset[int] = frozenset()
+
+    def _cost(self, workload: Workload) -> Cost:
+        found = super()._cost(workload)
+        _, size, is_free = self.asked[-1]
+        if not is_free and size in self.static:
+            return Cost(None, reason=f"{OUT_OF_TIME}1 s was spent", origin=UNKNOWN)
+        return found
+
+
+def test_a_variant_without_measured_kernels_gives_way_to_the_plan_for_all_sizes(tmp_path: Path) -> None:
+    _, after = searched(SAMPLES, Late(fused_pays_below_16, static=frozenset({64})))
+    plan, claim = PLAN.read(after["main"]), claim_of(after)
+    assert "main_n_64_m_2" not in plan.variants and "main_n_8_m_2" in plan.variants
+    assert {each.sizes["n"] for each in claim.sizes} == {2, 8} and {"n": 64, "m": 2} in claim.between
+    assert "n 64, m 2 has no plan of its own: there was no time to measure any of its kernels" in plan.remarks
+    assert verdicts(reported(after, tmp_path))["main"].startswith("2 sizes, ")
+
+
+def test_variants_by_rule_stay_where_nothing_is_measured() -> None:
+    model = Late(fused_pays_below_16, late=frozenset({2, 8, 64}), static=frozenset({2, 8, 64}))
+    _, after = searched(SAMPLES, model)
+    assert len(PLAN.read(after["main"]).variants) == 3
 
 
 def test_costs_by_device_stay_as_they_are_given() -> None:
@@ -444,7 +483,7 @@ def test_the_certificate_of_a_range_is_checked_with_and_without_annotations(tmp_
         regret = "the greatest regret is 0.0013 ms (65.0% of the best static plan, at n 2, m 2)"
         proved = "proved: each static plan is the cheapest of its candidates"
         assert found["main"] == f"3 sizes, 0.03577 ms expected; {regret}; {proved}"
-        assert "weighed over 3 sizes" in found["main_any_size"]
+        assert "weighed over 5 sizes" in found["main_any_size"]
 
 
 def of_first(**changes: Any) -> Callable[[dict[str, Plan]], None]:
@@ -465,6 +504,16 @@ def of_claim(**changes: Any) -> Callable[[dict[str, Plan]], None]:
     def change(plans: dict[str, Plan]) -> None:
         assert plans["main"].range is not None
         plans["main"] = replace(plans["main"], range=replace(plans["main"].range, **changes))
+
+    return change
+
+
+def also_between(size: int) -> Callable[[dict[str, Plan]], None]:
+    def change(plans: dict[str, Plan]) -> None:
+        claim = plans["main"].range
+        assert claim is not None
+        between = (*claim.between, {"n": size, "m": 2})
+        plans["main"] = replace(plans["main"], range=replace(claim, between=between))
 
     return change
 
@@ -550,6 +599,9 @@ def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
         (of_claim(expected_seconds=1e-6), "main", "the expected cost is .* s, not 1e-06 s"),
         (of_claim(sizes=()), "main", "it claims nothing about any size"),
         (of_first(sizes={}), "main", "it names a sample twice, or one without sizes"),
+        (of_claim(between=()), "main", "it does not say what runs at n 3, m 2"),
+        (also_between(4), "main", "no plan is weighed at n 4, m 2"),
+        (also_between(8), "main", "n 8, m 2 is not between the samples"),
         (without_first, "main", "it does not say what runs at n 2, m 2"),
         (more_likely, "main", "the weight of n 2, m 2 is not that of the plan for all sizes"),
         (of_first(variant="main_n_8_m_2"), "main", "main_n_8_m_2 is for other sizes"),
@@ -562,9 +614,9 @@ def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
             "it chooses between plans, and has kernels or a proof of its own",
         ),
         (
-            of_main(lambda p: replace(p["main"], variants={name: {"n": 3} for name in p["main"].variants})),
+            of_main(lambda p: replace(p["main"], variants={name: {"n": 4} for name in p["main"].variants})),
             "main",
-            "main_n_.* is not for n 3",
+            "main_n_.* is not for n 4",
         ),
     ],
 )
@@ -598,7 +650,10 @@ def test_the_summary_shows_what_runs_at_each_size() -> None:
     text = " ".join(captured.get().split())
     assert "main: by the sizes of its inputs it runs one of 2 plans" in text
     assert "n 2, m 2 main_any_size 33% 3.30 us 2.00 us 1.30 us" in text
-    assert "weighed over 3 sizes: n 2, m 2 3.30 us; n 8, m 2 13.2 us; n 64, m 2 106 us" in text
+    assert (
+        "weighed over 5 sizes: n 2, m 2 3.30 us; n 3, m 2 4.95 us; n 8, m 2 13.2 us; n 23, m 2 38.0 us"
+        in text
+    )
 
 
 def test_explain_has_the_range_too() -> None:
@@ -609,7 +664,7 @@ def test_explain_has_the_range_too() -> None:
     assert {"main_any_size", "main_n_2_m_2"} < set(found), "also of variants that are left out"
 
 
-def test_at_most_eight_samples_are_measured_the_ends_and_the_middle_among_them() -> None:
+def test_only_some_of_many_samples_are_measured_the_ends_and_the_middle_among_them() -> None:
     samples = [({"n": size}, 1 / 16) for size in range(1, 17)]
     taken, others = spread(samples, {"n": 9})
     assert len(taken) == MOST and len(others) == 16 - MOST
@@ -617,13 +672,13 @@ def test_at_most_eight_samples_are_measured_the_ends_and_the_middle_among_them()
     assert spread(samples[:3], {"n": 2}) == (samples[:3], [])
 
 
-def test_samples_beyond_eight_keep_their_plans_and_are_named() -> None:
-    _, after = searched({"n": list(range(1, 11)), "m": [2]}, BySize(lambda _label, size, _free: 1e-6 * size))
+def test_samples_that_are_not_measured_keep_their_plans_and_are_named() -> None:
+    _, after = searched({"n": list(range(1, 13)), "m": [2]}, BySize(lambda _label, size, _free: 1e-6 * size))
     plan = PLAN.read(after["main"])
-    assert len(claim_of(after).sizes) == 10 and len(plan.variants) == 2
+    assert len(claim_of(after).sizes) == 12 and len(plan.variants) == 2
     own = {each.variant for each in claim_of(after).sizes if each.runs == each.variant}
     assert own == set(plan.variants)
     told = PLAN.read(after["main_any_size"]).remarks
     assert any(
-        each.startswith("not weighed, since kernels are measured at 8 sizes at most: n ") for each in told
+        each.startswith("not weighed, since kernels are measured at 10 sizes at most: n ") for each in told
     )

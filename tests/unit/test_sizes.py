@@ -23,6 +23,7 @@ from unity_collage.cost.shares import with_shares
 from unity_collage.errors import ModelError
 from unity_collage.frontend.models import import_model
 from unity_collage.frontend.sizes import split
+from unity_collage.graph.multiples import as_multiple
 from unity_collage.graph.variants import (
     alone,
     called_by_switch,
@@ -37,7 +38,7 @@ from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
 from unity_collage.profile.inputs import samples_of, unmet_sizes
-from unity_collage.sizes.samples import by_default, combined, members_of, typical
+from unity_collage.sizes.samples import between, by_default, combined, members_of, typical
 from unity_collage.sizes.variants import varied, with_variants
 from unity_collage.target import host_target
 
@@ -356,6 +357,34 @@ def test_a_size_that_the_model_cannot_have_is_left_out_with_the_reason() -> None
 def test_samples_of_a_dimension_that_is_not_free_are_refused() -> None:
     with pytest.raises(ModelError, match="main has no symbolic size 'k'; it has n, m"):
         varied(Model, {"k": [1]})
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ({"n": [1], "m": [16, 32, 64, 128]}, [(1, 23), (1, 91)]),
+        ({"n": [1, 4], "m": [16, 32, 64, 128]}, [(1, 23), (1, 91)]),
+        ({"n": [1, 8, 32], "m": [4]}, [(3, 4), (15, 4)]),
+        ({"n": [1, 2], "m": [4]}, []),
+        ({"n": [2, 4, 6], "m": [4]}, [(3, 4), (5, 4)]),
+        ({"n": [4], "m": [4]}, []),
+    ],
+)
+def test_a_plan_for_all_sizes_is_weighed_at_odd_sizes_between_samples(
+    samples: dict[str, list[int]], expected: list[tuple[int, int]]
+) -> None:
+    found = between(Model["main"], combined(samples))
+    assert [tuple(sizes.values()) for sizes in found] == expected
+
+
+def test_sizes_between_samples_are_multiples_where_the_model_wants_them() -> None:
+    rows = tvm.tirx.Var("rows", "int64")
+    x = relax.Var("x", relax.TensorType([rows, 4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        cast = builder.match_cast(x, relax.TensorType([as_multiple(rows, 32), 4], "float32"))
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(cast)))
+    assert between(builder.get()["main"], [{"rows": 64}, {"rows": 128}]) == [{"rows": 96}]
 
 
 def test_no_samples_and_no_likely_sizes() -> None:

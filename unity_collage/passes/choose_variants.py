@@ -9,7 +9,7 @@ Keeps    what ``main`` computes for every size.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -21,8 +21,9 @@ from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of, up_to_of
+from ..lowering.by_rule import BY_RULE
 from ..plan.plan import Plan
-from ..plan.ranges import RangeClaim, SizeClaim, named, regret_text
+from ..plan.ranges import PlanAtSample, RangeClaim, SizeClaim, named, regret_text
 from ..plan.worth import LEAST_SAVING, MOST_REGRET, Offer, worth_beside_shared
 from ..sizes.samples import described
 from ..sizes.switch import Called, switch
@@ -36,7 +37,8 @@ class ChooseVariants:
 
     A variant stays if it saves at least ``least_saving`` of the expected cost of all samples, against the plan for all
     sizes. The variant with the greatest saving comes first. A variant with unknown costs stays. So does one at a sample
-    where the cost of the plan for all sizes is not known.
+    where the cost of the plan for all sizes is not known. A variant for which there was no time has kernels by rule. It
+    does not stay if the plan for all sizes has measured kernels.
     """
 
     least_saving: float = LEAST_SAVING
@@ -58,7 +60,8 @@ class ChooseVariants:
             )
         offers = [each.offer for each in found.known]
         stays = worth_beside_shared(offers, self.least_saving, self.most_regret)
-        return found.decided(stays, self.least_saving)
+        left_out = {each.variant for each, there in zip(found.known, stays, strict=True) if not there}
+        return found.decided(left_out, self.least_saving)
 
 
 @dataclass(frozen=True)
@@ -115,24 +118,36 @@ class _Range:
         return [replace(each, offer=replace(each.offer, weight=each.offer.weight / total)) for each in found]
 
     @cached_property
+    def weighed(self) -> list[tuple[str, PlanAtSample]]:
+        """What the plans of the other functions cost at the sizes over which each was weighed."""
+        plans = PLAN.by_function(self.mod)
+        return [(name, each) for name in self.others if name in plans for each in plans[name].at_samples]
+
+    @cached_property
     def at_samples(self) -> dict[tuple[tuple[str, int], ...], tuple[str, float]]:
         """By sample, which of the other functions was weighed there, and what its plan costs."""
-        plans = PLAN.by_function(self.mod)
-        weighed = [(name, each) for name in self.others if name in plans for each in plans[name].at_samples]
-        return {_key(each.sizes): (name, each.seconds) for name, each in weighed}
+        return {_key(each.sizes): (name, each.seconds) for name, each in self.weighed}
 
-    def decided(self, stays: Sequence[bool], least: float) -> IRModule:
-        """The module without the variants that do not stay, with the claim about each sample."""
-        left_out = {each.variant for each, there in zip(self.known, stays, strict=True) if not there}
-        kept = {name: sizes_of(self.mod[name]) for name in self.variants if name not in left_out}
-        claim = self._claim(left_out, least)
-        func = self._switched(kept) if left_out else self.main
+    @cached_property
+    def by_rule(self) -> list[str]:
+        """The variants that have kernels by rule, if the functions for other sizes have measured ones."""
+        plans = PLAN.by_function(self.mod)
+        if not all(name in plans and plans[name].has_costs for name in self.others):
+            return []
+        return [name for name in self.variants if name in plans and plans[name].algorithm == BY_RULE]
+
+    def decided(self, left_out: set[str], least: float) -> IRModule:
+        """The module without these variants and those by rule, with the claim about each sample."""
+        gone = {*left_out, *self.by_rule}
+        kept = {name: sizes_of(self.mod[name]) for name in self.variants if name not in gone}
+        claim = self._claim(left_out, kept, least)
+        func = self._switched(kept) if gone else self.main
         before = PLAN.read(self.main)
         remarks = (*self._remarks(claim, kept, left_out, least), *_without_first(before.remarks))
         plan = replace(before, variants=kept, range=claim, remarks=remarks)
         return _cleaned(_with_main(self.mod, PLAN.write(func, plan)))
 
-    def _claim(self, left_out: set[str], least: float) -> RangeClaim:
+    def _claim(self, left_out: set[str], kept: Iterable[str], least: float) -> RangeClaim:
         sizes: list[SizeClaim] = []
         for each in self.known:
             certificate = each.plan.certificate
@@ -155,7 +170,10 @@ class _Range:
                 )
             )
         expected = fsum(each.weight * each.seconds for each in sizes)
-        return RangeClaim(tuple(sizes), expected, max(each.regret for each in sizes), least)
+        greatest = max(each.regret for each in sizes)
+        own = [*(each.sizes for each in sizes), *(self.variants[name] for name in kept)]
+        between = (each.sizes for _, each in self.weighed if dict(each.sizes) not in own)
+        return RangeClaim(tuple(sizes), expected, greatest, least, tuple(between))
 
     def _switched(self, kept: Mapping[str, Mapping[str, int]]) -> relax.Function:
         """``main``, which calls the variants that stay."""
@@ -177,6 +195,9 @@ class _Range:
                 f"{where} shares {functions}: a plan of its own would save less than {least:.1%} of the expected "
                 f"{1e3 * claim.expected_seconds:.4g} ms"
             )
+        if self.by_rule:
+            where = "; ".join(named(self.variants[name]) for name in self.by_rule)
+            found.append(f"{where} has no plan of its own: there was no time to measure any of its kernels")
         found.append(regret_text(claim))
         weighed = {each.variant for each in self.known if each.offer.shared < math.inf}
         if kept and not self.at_samples:

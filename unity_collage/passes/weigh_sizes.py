@@ -30,7 +30,7 @@ from ..plan.ranges import named
 from ..search import NoCover, Problem
 from ..search.auto import solve
 
-MOST = 8
+MOST = 10
 """The most samples at which kernels are measured."""
 
 

@@ -61,7 +61,7 @@ def why_range_does_not_hold(
     for variant, sizes in plan.variants.items():
         if variant in plans and dict(plans[variant].sizes) != dict(sizes):
             return f"{variant} is not for {named(sizes)}"
-    if reason := _why_other_variants(claim, plan, plans):
+    if reason := _why_other_variants(claim, plan, plans) or _why_not_between(claim, plan, plans):
         return reason
     expected = fsum(each.weight * each.seconds for each in claim.sizes)
     if not are_equal(expected, claim.expected_seconds):
@@ -76,11 +76,13 @@ def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) ->
     """Which sample the claim leaves out, or weighs differently from the plan for all sizes, or None.
 
     It may leave out one whose variant has no certificate or no costs, since nothing was searched for it. It may have
-    samples at which the plan for all sizes was not weighed: a variant runs there.
+    samples at which the plan for all sizes was not weighed: a variant runs there. The sizes between its samples have
+    no variant, and a plan for all sizes is weighed there.
     """
     mine = {_key(each.sizes): each.weight for each in claim.sizes}
     if len(mine) < len(claim.sizes) or () in mine:
         return "it names a sample twice, or one without sizes"
+    between = {_key(sizes) for sizes in claim.between}
     for shared in plans.values():
         theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
         if not theirs or shared.sizes:
@@ -88,7 +90,7 @@ def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) ->
         for at in shared.at_samples:
             variants = [name for name, sizes in main.variants.items() if _is_for(sizes, at.sizes)]
             searched = [name for name in variants if _is_searched(plans.get(name))]
-            if _key(at.sizes) not in mine and (searched or not variants):
+            if _key(at.sizes) not in {*mine, *between} and (searched or not variants):
                 return f"it does not say what runs at {named(at.sizes)}"
         both = [key for key in mine if key in theirs]
         own, total = fsum(mine[key] for key in both), fsum(theirs[key] for key in both)
@@ -96,6 +98,18 @@ def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) ->
             key = _key(each.sizes)
             if key in theirs and not are_equal(theirs[key] / total, each.weight / own):
                 return f"the weight of {named(each.sizes)} is not that of the plan for all sizes"
+    return None
+
+
+def _why_not_between(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
+    """Which size is said to be between the samples and has a plan of its own, or no plan is weighed there, or None."""
+    weighed = {_key(at.sizes) for plan in plans.values() for at in plan.at_samples}
+    own = [each.sizes for each in claim.sizes] + [*main.variants.values()]
+    for sizes in claim.between:
+        if any(_is_for(each, sizes) for each in own):
+            return f"{named(sizes)} is not between the samples: it has a plan of its own"
+        if _key(sizes) not in weighed:
+            return f"no plan is weighed at {named(sizes)}"
     return None
 
 

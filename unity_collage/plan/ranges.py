@@ -56,6 +56,8 @@ class RangeClaim:
     """The greatest regret of all samples, in seconds."""
     least_saving: float
     """A variant stays if it saves at least this part of the expected cost."""
+    between: tuple[Mapping[str, int], ...] = ()
+    """The other sizes over which a plan for all sizes is weighed. No plan for one of them alone was searched."""
 
     @property
     def worst(self) -> SizeClaim:

@@ -89,11 +89,33 @@ def members_of(sizes: range, most: int = MOST_BY_DEFAULT) -> list[int]:
     return sorted({low, high} | {min(sizes, key=lambda size, near=near: abs(size - near)) for near in powers})
 
 
+def between(main: relax.Function, samples: Sequence[Sizes]) -> list[Sizes]:
+    """Sizes that are none of the ``samples``, at which a plan for all sizes is weighed too; the smaller one first.
+
+    They are between the two smallest and between the two largest samples of the dimension with the most samples. Others
+    have their smallest sample. Odd sizes are taken where ``main`` can have them: samples are mostly multiples of the
+    tiles and vectors of kernels, which waste work at other sizes. Empty where no dimension has two samples.
+    """
+    by_name = {name: sorted({sizes[name] for sizes in samples}) for name in (samples[0] if samples else {})}
+    longest = max(by_name, key=lambda name: len(by_name[name]), default="")
+    found: list[Sizes] = []
+    for pair in (by_name[longest][:2], by_name[longest][-2:]) if longest else ():
+        size = _middle(*pair, multiples(main).get(longest, 1)) if len(pair) == 2 else None
+        if size is not None:
+            sizes = {name: size if name == longest else few[0] for name, few in by_name.items()}
+            found += [sizes] if sizes not in found and can_have(main, sizes) else []
+    return found
+
+
+def _middle(low: int, high: int, unit: int) -> int | None:
+    """An odd multiple of ``unit`` near the geometric mean of two sizes, or an even one; None if none is between."""
+    inner = range(low // unit + 1, -(-high // unit))
+    mean = math.sqrt(low * high) / unit
+    return min(inner, key=lambda count: (count % 2 == 0, abs(count - mean)), default=0) * unit or None
+
+
 def _volume(sizes: Sizes) -> int:
-    volume = 1
-    for size in sizes.values():
-        volume *= size
-    return volume
+    return math.prod(sizes.values())
 
 
 def free_dimensions(main: relax.Function) -> dict[str, set[int]]:

@@ -28,6 +28,7 @@ from .samples import (
     Samples,
     Sizes,
     are_single_tokens,
+    between,
     by_default,
     combined,
     described,
@@ -37,7 +38,7 @@ from .samples import (
     weighed_by_default,
 )
 from .switch import dims_of, switch
-from .weights import Weighted, weighted
+from .weights import Weighted, weighted, with_others
 
 GENERIC = "main_any_size"
 
@@ -119,12 +120,15 @@ def _switched(
     made: Sequence[tuple[Sizes, ir.GlobalVar]],
     likely: Sequence[Weighted],
 ) -> relax.Function:
-    """The switch. Sizes without a variant run ``main`` as it is, whose plan is weighed over the ``likely`` sizes."""
+    """The switch. Sizes without a variant run ``main`` as it is.
+
+    Its plan is weighed over the ``likely`` sizes and over some between them, which have no variant.
+    """
     main, sampled = mod["main"], [sizes for sizes, _ in made]
     generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
     generic = generic.with_attr(LIKE, typical(main, sampled))
     if not are_single_tokens(main, sampled):
-        generic = with_range(generic, likely)
+        generic = with_range(generic, with_others(likely, between(main, [sizes for sizes, _ in likely])))
     return switch(main, made, merged.add(GENERIC, generic, mod))
 
 

@@ -27,6 +27,18 @@ def weighted(chosen: Iterable[Sizes], samples: Samples) -> list[Weighted]:
     return [(sizes, weight / total) for sizes, weight in found]
 
 
+def with_others(chosen: Sequence[Weighted], others: Sequence[Sizes]) -> list[Weighted]:
+    """``chosen`` sizes and ``others``, from few elements to many, with weights that add up to 1.
+
+    Each of the others has the least weight of the chosen ones.
+    """
+    least = min((weight for _, weight in chosen), default=1.0)
+    found = [*chosen, *((sizes, least) for sizes in others)]
+    total = math.fsum(weight for _, weight in found)
+    scaled = [(sizes, weight / total) for sizes, weight in found]
+    return sorted(scaled, key=lambda each: math.prod(each[0].values()))
+
+
 def weights_of(name: str, sizes: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
     """The weight of each size of a dimension; empty where all are equally likely."""
     if not isinstance(sizes, Mapping):
