@@ -91,8 +91,8 @@ def test_plans_that_mix_all_backends(make: Any, sizes: list[Any]) -> None:
     program = compile_with(tvm.transform.Sequential(passes), model)
     for each in sizes:
         check(program, model, *each)
-    others = [name for name in program.plan if name not in ("main", *program.plan["main"].variants)]
-    assert others == ["main_any_size"]
+    others = {name for name in program.plan if name not in ("main", *program.plan["main"].variants)}
+    assert {"main_any_size"} <= others <= {"main_any_size", "main_smaller_sizes"}
 
 
 def cached(length: int, past: int, heads: int) -> dict[str, np.ndarray]:
