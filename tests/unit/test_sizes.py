@@ -445,10 +445,22 @@ def test_each_function_has_its_share_of_the_time_and_what_is_left_goes_to_the_ne
         return func
 
     with_shares(mod, model, change)
-    assert [size for size, _ in seen[:4]] == [1, None, 2, 3], "the function for all sizes comes second"
+    order = [size for size, _ in seen[:4]]
+    assert order == [1, None, 3, 2], "the function for all sizes comes second, then large sizes"
     before = 0.85  # the rest is for weighing the function for all sizes over the samples
-    assert [part for _, part in seen[:4]] == pytest.approx([before * p for p in (0.5, 0.8, 0.9, 1.0)])
+    assert [part for _, part in seen[:4]] == pytest.approx([before * p for p in (0.4, 0.7, 0.85, 1.0)])
     assert all(entry == (None, 1.0) for entry in seen[4:])
+
+
+def test_few_of_many_variants_have_a_share_that_is_enough() -> None:
+    mod, model, parts = MakeVariants({"n": list(range(1, 9)), "m": [4]})(Model), _Watching(), []
+
+    def change(func: Any) -> Any:
+        parts.append(model.part)
+        return func
+
+    with_shares(mod, model, change)
+    assert parts[:9] == pytest.approx([0.85 * p for p in (0.4, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)])
 
 
 def test_a_share_ends_before_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

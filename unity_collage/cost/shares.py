@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from tvm import ir
@@ -10,30 +11,36 @@ from tvm.ir import IRModule
 from ..graph.variants import is_switch, like_of, range_of, sizes_of
 from .model import CostModel
 
-_FIRST = 0.5
+_FIRST = 0.4
 """The part of the time that the first variant gets, the smallest one, which is the most likely."""
 
 _SECOND = 0.3
 """The part that the function for all other sizes gets, which may take the place of all variants."""
+
+_LEAST = 0.1
+"""The least part of a further variant: with less of it, few of its kernels would be measured."""
 
 _BEFORE_WEIGHING = 0.85
 """The part of the time that all have together, if the plan for other sizes is weighed over samples after them."""
 
 
 def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
-    """``mod`` with each function changed by ``change``, which asks ``model``; variants in order, each with its share.
+    """``mod`` with each function changed by ``change``, which asks ``model``; each has its share.
 
-    Time that one does not use is for those after it. The function for all other sizes comes second.
+    The first variant comes first, then the function for all other sizes, then the other variants from large to small.
+    So a large size has a plan, which differs most from that of the first. Time that one does not use is for those after
+    it. Where there are many, the last ones get what the others leave: the function for all other sizes runs there.
     """
     functions = dict(mod.functions_items())
     variants = [gvar for gvar, func in functions.items() if sizes_of(func)]
     others = [gvar for gvar, func in functions.items() if like_of(func) and not sizes_of(func)]
+    later = sorted(variants[1:], key=lambda gvar: -math.prod(sizes_of(functions[gvar]).values()))
     whole = (
         _BEFORE_WEIGHING
         if any(range_of(func) and not is_switch(func) for func in functions.values())
         else 1.0
     )
-    shares = {gvar: whole * part for gvar, part in _shares([*variants[:1], *others, *variants[1:]])}
+    shares = {gvar: whole * part for gvar, part in _shares([*variants[:1], *others, *later])}
     for gvar in [*shares, *(gvar for gvar in functions if gvar not in shares)]:
         with model.sharing(shares.get(gvar, 1.0)):
             functions[gvar] = change(functions[gvar])
@@ -42,8 +49,8 @@ def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc],
 
 def _shares(functions: list[ir.GlobalVar]) -> Iterator[tuple[ir.GlobalVar, float]]:
     """The functions, and the part of all time that is over when each has had its share."""
-    later = len(functions) - 2
-    left = 1 - _FIRST - _SECOND
-    ends = [_FIRST, _FIRST + _SECOND, *(1 - left * (1 - (place + 1) / later) for place in range(later))]
+    begin = _FIRST + _SECOND
+    each = max((1 - begin) / max(len(functions) - 2, 1), _LEAST)
     for place, gvar in enumerate(functions):
-        yield gvar, 1.0 if place == len(functions) - 1 else ends[place]
+        end = _FIRST if place == 0 else begin + each * (place - 1)
+        yield gvar, 1.0 if place == len(functions) - 1 else min(1.0, end)
