@@ -68,6 +68,14 @@ class MissingCost(CollageError):
     """A database that was declared complete does not contain a cost."""
 
 
+def is_of_user(error: BaseException) -> bool:
+    """Whether an error is the TimeoutError of a signal handler or a callback of the user, which ends what runs.
+
+    One of the system, as of a file on a server, has a number.
+    """
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
 def warn(text: str) -> None:
     """Warn of ``text`` at the line of the user, which called this package, or TVM or PyTorch that called it."""
     level, of_user, frame = 1, 1, currentframe()

@@ -85,3 +85,15 @@ def test_programs_that_are_timed_alone_have_equally_many_rounds() -> None:
     assert found == {OURS: [0.04] * 2, THEIRS: [9.0] * 2}
     assert programs["broken"].reason == "it crashes"
     assert winner_of(found, 0.01) == OURS
+
+
+def test_a_time_limit_of_the_user_ends_the_comparison() -> None:
+    """A signal handler may raise TimeoutError while a program is built. That is no fault of the program."""
+
+    def build() -> Any:
+        raise TimeoutError("of the user")
+
+    builder: Any = SimpleNamespace(whole_models={}, imported=None)
+    compared = Comparison(builder, Refinement(), SimpleNamespace(), lambda _: None)  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError, match="of the user"):
+        compared.add_built(OURS, {"main": (1,)}, build)

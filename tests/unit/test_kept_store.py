@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -169,3 +170,23 @@ def test_the_command_for_databases_counts_and_removes_programs(tmp_path: Path) -
 def test_a_server_has_no_folder() -> None:
     assert folder_beside("postgresql://me@host/team") is None
     assert folder_beside("/x/costs.sqlite") == Path("/x/costs-programs")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TimeoutError("of a signal handler of the user")])
+def test_what_the_user_interrupts_goes_on_and_leaves_nothing_behind(
+    tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ProgramStore, "_write", interrupted)
+    with pytest.raises(type(error)):
+        ProgramStore(tmp_path).put(KEY, writes(b"program"))
+    assert names(tmp_path) == []
+
+
+def test_a_server_that_does_not_answer_is_no_time_limit_of_the_user(tmp_path: Path) -> None:
+    def save(_path: Path) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    assert ProgramStore(tmp_path).put(KEY, save) is None

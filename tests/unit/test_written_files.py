@@ -76,3 +76,17 @@ def test_ctrl_c_does_not_end_the_linker(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(writing.cc, "create_shared", linker)
     writing._linked("program.so", ["0.o"])
     assert inside == [True] and signal.pthread_sigmask(signal.SIG_BLOCK, ()) == here
+
+
+def test_a_time_limit_of_the_user_is_not_a_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may raise TimeoutError, which is an OSError, at any time. Nothing half-written is left."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError("of the user")
+
+    monkeypatch.setattr(Path, "replace", late)
+    with pytest.raises(TimeoutError, match="of the user"):
+        write(tmp_path / "file", b"data")
+    assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
-from ..errors import CollageError, last_line
+from ..errors import CollageError, is_of_user, last_line
 from ..plan.comparison import DIFFERS, Denormals, Prediction, ProgramComparison, ProgramTimes
 from ..profile.inputs import samples_of, why_not_exceptional
 from ..profile.programs import LEAST_RUNS, ProgramWorker
@@ -103,6 +103,8 @@ class Comparison:
             program.built = build()
             program.reason = self.worker.add(name, program.built[1]) or ""
         except Exception as error:  # a compiler failed: the comparison goes on without this program
+            if is_of_user(error):
+                raise
             program.reason = f"it cannot be built: {type(error).__name__}: {last_line(error)}"
         if not program.reason and reference is not None:
             program.reason = self._why_wrong(name, reference)

@@ -20,7 +20,7 @@ from tvm.ir import IRModule
 from .. import runtime
 from ..annotations import PLAN
 from ..cost.model import CostModel
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, is_of_user
 from ..graph.variants import has_loop
 from ..machine.load import LoadWatch
 from ..plan.comparison import Denormals, FirstCall, Prediction, ProgramComparison
@@ -157,6 +157,8 @@ def _known_winner(
         else:
             built = builder.chosen(choice, report.winner)
     except Exception as error:  # the compiler did not fail in the earlier comparison
+        if is_of_user(error):
+            raise
         LOGGER.warning(
             "%s cannot be built again, so all programs are compared again: %s",
             report.winner,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..database.location import default_path, is_url
-from ..errors import CollageError
+from ..errors import CollageError, is_of_user
 from ..lowering import library_file
 from ..lowering.object_store import keep_small
 
@@ -100,26 +100,35 @@ class ProgramStore:
 
         None if that is not possible.
 
-        The result is the library, open. An earlier program of this name is removed.
+        The result is the library, open. An earlier program of this name is removed. What the user interrupts leaves no
+        file.
         """
-        library = f"{key}.{secrets.token_hex(8)}{LIBRARY}"
-        path, before = self.folder / library, self.record(key)
+        path = self.folder / f"{key}.{secrets.token_hex(8)}{LIBRARY}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save(path)
-            if path.stat().st_size > LARGEST_BYTES:
-                path.unlink()
-                return None
-            file = path.open("rb")  # before another process can replace the program
-            self._write(key, Record(library, time.time(), **fields))
-            if before is not None:
-                (self.folder / before.library).unlink(missing_ok=True)
-            keep_small(self.folder, MOST_BYTES)
-            return file
-        except (OSError, CollageError):  # the disk is full, or the folder is not ours
+            return self._put(key, path, save, fields)
+        except BaseException as error:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+            if isinstance(error, (OSError, CollageError)) and not is_of_user(error):
+                return None  # the disk is full, or the folder is not ours
+            raise
+
+    def _put(
+        self, key: str, path: Path, save: Callable[[Path], None], fields: Mapping[str, Any]
+    ) -> BinaryIO | None:
+        """:meth:`put` with the library at ``path``; None if it is too large."""
+        before = self.record(key)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save(path)
+        if path.stat().st_size > LARGEST_BYTES:
+            path.unlink()
             return None
+        file = path.open("rb")  # before another process can replace the program
+        self._write(key, Record(path.name, time.time(), **fields))
+        if before is not None:
+            (self.folder / before.library).unlink(missing_ok=True)
+        keep_small(self.folder, MOST_BYTES)
+        return file
 
     def add(self, key: str, library: BinaryIO, **fields: Any) -> None:
         """Set ``fields`` of the record whose ``library`` is this open file; another program's is left alone."""

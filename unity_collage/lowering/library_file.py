@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import tvm_ffi
 
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, is_of_user
 from ..runtime.libraries import load_base
 from . import object_file
 from .seal import seal, why_not_sealed
@@ -35,6 +35,8 @@ def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_li
         seal(draft, facts)
         draft.replace(path)
     except (RuntimeError, OSError) as error:  # the C++ compiler failed; the disk is full
+        if is_of_user(error):
+            raise
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
@@ -51,6 +53,8 @@ def copy(file: BinaryIO, path: str | Path) -> None:
             shutil.copyfileobj(file, target, _PIECE_BYTES)
         draft.replace(path)
     except OSError as error:
+        if is_of_user(error):
+            raise
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
@@ -145,6 +149,8 @@ def write(path: Path, data: bytes) -> None:
         draft.write_bytes(data)
         draft.replace(place)
     except OSError as error:  # the disk is full
+        if is_of_user(error):
+            raise
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
     finally:
         draft.unlink(missing_ok=True)

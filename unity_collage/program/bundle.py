@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .. import runtime
-from ..errors import CollageError, last_line
+from ..errors import CollageError, is_of_user, last_line
 from ..ffi import tvm_ffi
 from ..runtime import libraries
 from ..runtime.vendors import VENDORS
@@ -54,6 +54,8 @@ def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
             folder.rmdir()
         draft.replace(folder)
     except OSError as error:
+        if is_of_user(error):
+            raise
         raise CollageError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

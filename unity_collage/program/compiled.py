@@ -20,7 +20,7 @@ from ..calling.names import InputNames
 from ..calling.processor import why_not_run
 from ..calling.results import Buffers, let_numpy_read_tensors, with_own_memory
 from ..calling.signature import Signature
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, is_of_user
 from ..ffi import tvm_ffi
 from ..lowering import library_file, object_file
 from ..lowering.seal import facts_in
@@ -389,6 +389,8 @@ class Program(Shown):
         except CollageError:
             raise
         except Exception as error:  # kernels of libraries raise errors of many kinds, which become the reason
+            if is_of_user(error):
+                raise
             told = first_line(error)
             why = "the sizes of its inputs do not fit each other: " if "match_cast" in told else ""
             raise CollageError(f"the program failed: {why}{told}") from error
