@@ -207,3 +207,20 @@ def test_a_slow_sample_ends_early(tmp_path: Path, pack: CostPack, monkeypatch: p
     model = second(tmp_path, pack)
     model.known(KERNELS)
     assert len(model.machine.asked) == LEAST, "a second each: after three there must be five"
+
+
+def test_a_packed_kernel_that_is_compared_keeps_its_cost(
+    tmp_path: Path, pack: CostPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is three times as slow while the kernel runs on one thread too. The next compile reads one cost."""
+    before = second(tmp_path, pack).known(KERNELS)
+    shared = next(w for w in KERNELS if before[w.key].origin == PACKED)
+    single = replace(shared, digest="on one thread")
+    monkeypatch.setitem(SECONDS, single.key, SECONDS[shared.key] / 2)
+    found = second(tmp_path, pack, Machine(all_times=3.0)).compared([shared, single])
+    assert found[shared.key] == before[shared.key]
+    assert found[single.key].seconds == pytest.approx((before[shared.key].seconds or 0.0) / 2)
+    again = second(tmp_path, pack)
+    assert again.known([*KERNELS, single])[shared.key] == before[shared.key]
+    assert again.compared([shared, single])[single.key].seconds == found[single.key].seconds
+    assert not again.machine.asked

@@ -290,7 +290,10 @@ class KernelCosts(CostModel):
         return {**alone, "unknown": dict.fromkeys(others, why), "doubtful": is_doubtful}
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs of kernels for one computation; if one is not known, it is timed in turns with the others."""
+        """Costs of kernels for one computation; if one is not known, it is timed in turns with the others.
+
+        Those that are known, in the database or from a pack, keep their costs: the others are scaled to their level.
+        """
         found: dict[str, Cost] = {}
         for scope, group in by_target(workloads):
             with scope:
@@ -300,7 +303,7 @@ class KernelCosts(CostModel):
     def _compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """:meth:`compared` of kernels for the target in scope."""
         database, here = self._opened(), self._fingerprints()
-        known = known_costs(database, workloads, here)
+        known = self._known(workloads, here)
         missing = [workload for workload in workloads if workload.key not in known]
         if not missing:
             return known
