@@ -13,6 +13,7 @@ from tvm.ir import IRModule
 
 from unity_collage import fastest
 from unity_collage.annotations import PLAN
+from unity_collage.errors import CollageError, NoPlan
 from unity_collage.feedback import refine
 from unity_collage.feedback.candidates import OURS, Choice
 from unity_collage.feedback.entrants import CORRECTED
@@ -21,6 +22,7 @@ from unity_collage.feedback.settings import BY_DEFAULT, Refined, Refinement
 from unity_collage.plan.comparison import Denormals, FirstCall, ProgramComparison
 from unity_collage.plan.encoding import encode
 from unity_collage.plan.plan import Plan
+from unity_collage.search import Problem
 from unity_collage.testing import graphs
 
 BUILDER: Any = SimpleNamespace(whole_models={}, stock=lambda: ("module", "executable"))
@@ -121,3 +123,31 @@ def test_our_plan_of_before_gets_its_branches_like_that_of_any_other_program(
     pipeline: Any = SimpleNamespace(model=None, explain=False)
     assert fastest._completed(best, pipeline, BUILDER).executable == "executable"
     assert bool(scheduled) == is_scheduled
+
+
+def test_without_a_plan_the_search_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(_costed: object) -> Any:
+        raise NoPlan("no kernel for relax.exp")
+
+    monkeypatch.setattr(refine, "problems_of", lambda _: {"main": Problem(((),), 0, ())})
+    builder: Any = SimpleNamespace(costed=None, searched=searched)
+    model: Any = None
+    with pytest.raises(NoPlan, match=r"no kernel for relax\.exp"):
+        refine.refined(builder, model, ("tvm",))
+
+
+@pytest.mark.parametrize("is_optional", [True, False])
+def test_a_program_of_kernels_by_rule_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch, is_optional: bool
+) -> None:
+    """The time for measuring is used up before any kernel of a function has a cost."""
+    monkeypatch.setattr(refine, "problems_of", lambda _: {"main": Problem(((),), 0, ())})
+    builder: Any = SimpleNamespace(costed=None, searched=lambda _: ("by rule", "executable"))
+    model: Any = None
+    settings, reason = Refinement(is_optional=is_optional), "the kernels that were measured make no plan"
+    if not is_optional:
+        with pytest.raises(CollageError, match=f"cannot be compared: {reason}"):
+            refine.refined(builder, model, ("tvm",), settings)
+        return
+    found = refine.refined(builder, model, ("tvm",), settings)
+    assert (found.mod, found.remarks) == ("by rule", (f"programs were not compared: {reason}",))

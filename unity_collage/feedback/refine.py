@@ -65,17 +65,18 @@ def refined(
 
     ``builder``: for a module with costs of ``model``. ``priority``: the backends in preference order.
     A comparison that the database knows is not run again, unless it is doubtful. Raises CollageError when no program
-    runs.
+    runs, and NoPlan when there is no plan.
     """
     problems = problems_of(builder.costed)
     plans = {name: (choice, seconds) for name, choice, seconds in choices(problems, priority)}
+    if OURS not in plans:
+        return _by_rule(builder, settings)
     records = _records(builder, model, {name: choice for name, (choice, _) in plans.items()}, settings)
     known = None if records is None else _known_winner(builder, records, settings, plans[OURS][0])
     if known is not None:
         return known
     if records is not None and records.locked:
-        built = builder.searched(builder.costed)
-        return Refined(*built, remarks=("programs were not compared: nothing may be measured",))
+        return _not_compared(builder, "nothing may be measured")
     watch = LoadWatch()
     sets = input_sets(builder.imported)
     is_of_one_size = not samples_of(builder.imported)
@@ -95,9 +96,7 @@ def refined(
         except CollageError as error:
             if not settings.is_optional:
                 raise
-            return Refined(
-                *builder.searched(builder.costed), remarks=(f"programs were not compared: {error}",)
-            )
+            return _not_compared(builder, str(error))
     load = watch.load()
     assert result.report is not None
     report = replace(result.report, created=time.time(), others=load.others, denormals=denormals)
@@ -109,6 +108,23 @@ def refined(
         outcome = {"report": encode(report), "choice": description, "left_out": comparison.left_out}
         records.keep(outcome, load.is_busy)
     return replace(result, report=report, remarks=_remarks(report))
+
+
+def _not_compared(builder: ProgramBuilder, reason: str) -> Refined:
+    """Our program, with the reason why no other one was compared with it."""
+    return Refined(*builder.searched(builder.costed), remarks=(f"programs were not compared: {reason}",))
+
+
+def _by_rule(builder: ProgramBuilder, settings: Refinement) -> Refined:
+    """Our program where measured kernels make no plan of some function: one of kernels by rule, if there are some.
+
+    Raises NoPlan if there are none, and CollageError where programs have to be compared.
+    """
+    reason = "the kernels that were measured make no plan"
+    found = _not_compared(builder, reason)
+    if not settings.is_optional:
+        raise CollageError(f"candidate programs cannot be compared: {reason}")
+    return found
 
 
 def _records(
