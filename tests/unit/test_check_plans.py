@@ -379,6 +379,9 @@ def test_what_is_no_problem_at_all_is_named() -> None:
         assert "is not a finite number" in (why_malformed(replace(problem, **changed)) or "")
     short = replace(problem, transitions={("toy", "tvm"): (0.1,)})
     assert why_malformed(short) == "transitions are not for each node"
+    for endless in (inf, (0.1, inf, 0.1)):  # a plan that costs infinitely much would cost what it says, too
+        forged = replace(problem, transitions={("toy", "tvm"): endless})
+        assert why_malformed(forged) == "a transition is not a finite number"
 
 
 def _typed(costs: dict[int, Cost]) -> relax.Function:

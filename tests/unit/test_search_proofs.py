@@ -256,3 +256,11 @@ def test_a_set_of_options_is_a_plan_or_not() -> None:
     assert seconds_of_only(RING, [RING.options[0], RING.options[5]]) == 2.0
     assert seconds_of_only(RING, RING.options[:2]) == float("inf")
     assert list(members(RING.results)) == [0, 1, 2]
+
+
+def test_an_enumeration_expects_costs_below_zero() -> None:
+    """The pair costs 3 s. The two others cost 6 s and then 5 s less than nothing, so 1 s together."""
+    single = Option(0, 0b01, -5.0), Option(1, 0b10, 6.0)
+    problem = Problem(((), (0,)), EMPTY, (*single, Option(2, 0b11, 3.0)))
+    assert cheapest(problem) == 1.0
+    assert "a plan may cost 1.0 s" in (why_not_enumerated(problem, Enumeration(3.0, (-5.0, 6.0))) or "")

@@ -41,6 +41,8 @@ def why_malformed(problem: Problem) -> str | None:
     for seconds in problem.transitions.values():
         if isinstance(seconds, tuple) and len(seconds) != count:
             return "transitions are not for each node"
+        if not all(map(isfinite, seconds if isinstance(seconds, tuple) else (seconds,))):
+            return "a transition is not a finite number"
     if not all(map(isfinite, (problem.launch_seconds, *problem.launches.values(), problem.drift))):
         return "a launch, or the drift, is not a finite number"
     return None

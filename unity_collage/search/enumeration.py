@@ -13,7 +13,8 @@ come after it, so they are known when its writer is chosen, and then the transit
 several values is chosen at its last one. Its other values are written ahead, and the state has their writers.
 
 *What is dropped.* Let the potentials inside each option add up to at most its cost (:mod:`.proof`, without readings).
-What is left of their sum after the options chosen so far is a lower bound of the rest.
+What is left of their sum after the options chosen so far is a lower bound of the rest. So are the negative costs of all
+options together.
 
 This file shares no code with the searches.
 """
@@ -120,6 +121,8 @@ class _Walk:
         ]
         for option in possible:
             self._add(option, conditions.writes(option))
+        self._least = fsum(min(0.0, way.seconds) for ways in self._ways for way in ways)
+        """What the rest costs at least, whichever options are in it."""
 
     def _add(self, option: Option, writes: set[int]) -> None:
         problem, inside = self._problem, list(members(option.inside))
@@ -149,7 +152,7 @@ class _Walk:
             for state, (spent, rest) in states.items():
                 for following, seconds, potential in self._following(value, state):
                     cost, left = spent + seconds, rest - potential
-                    if cost + max(0.0, left) >= best:
+                    if cost + max(self._least, left) >= best:
                         continue
                     if not following.wanted:
                         best = min(best, cost)
