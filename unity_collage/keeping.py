@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class Keeping:
     """Whether a program does not count if its compile ran out of time for measuring."""
     may_keep: bool = True
     """False where no time is allowed for measuring: such a program is not a better one than what is kept."""
+    began: float = field(default_factory=time.time)
+    """When the compile began to read the model, in seconds since the epoch."""
 
     def find(self, digest: str | None, model: Any = None) -> Program | None:
         """The kept program of the model with this ``digest``; ``model``: the path of its file, if it is one."""
@@ -75,11 +78,21 @@ class Keeping:
         files: dict[str, str] = {}
         if isinstance(model, (str, Path)):
             names = files_of_weights(given.model) if isinstance(given, OnnxFile) else []
-            found = {name: digest_of_file(Path(model).parent / name) for name in names}
+            paths = {name: Path(model).parent / name for name in names}
+            found = {name: digest_of_file(path) for name, path in paths.items()}
             if None in found.values() or not digest.startswith(str(digest_of_given(model))):
+                return
+            if self._has_changed(paths.values()):
                 return
             files = {name: each for name, each in found.items() if each is not None}
         self.place.keep(digest, program, answers, files, costs.is_budget_spent())
+
+    def _has_changed(self, paths: Iterable[Path]) -> bool:
+        """Whether one of these files was changed since the compile began: the program may have its earlier content."""
+        try:
+            return any(path.stat().st_ctime > self.began for path in paths)
+        except OSError:  # it is gone
+            return True
 
 
 def keeping_for(costs: CostModel, asked: Any, options: Mapping[str, Any]) -> Keeping:

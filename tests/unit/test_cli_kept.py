@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from unity_collage import keeping
@@ -13,6 +16,8 @@ from unity_collage.cli import kept
 from unity_collage.cli.options import add_devices, add_memory_limit, add_no_measure, add_options, sizes_of
 from unity_collage.cli.settings import cost_model_of
 from unity_collage.database.answers import Answers
+from unity_collage.frontend.onnx.reading import read_onnx
+from unity_collage.kept.models import digest_of_file
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.runtime.custom_op_libraries import libraries_at
 
@@ -87,3 +92,26 @@ def test_a_compile_that_the_user_has_stopped_is_not_what_the_next_one_finds(
         costs.stop()
     keeping.Keeping(place).keep("digest", None, None, program, Answers(), costs)
     assert found == kept_digests
+
+
+@pytest.mark.parametrize(("seconds", "is_kept"), [(60.0, True), (-60.0, False)])
+def test_weights_that_change_during_a_compile_are_not_those_of_its_program(
+    tmp_path: Path, seconds: float, is_kept: bool
+) -> None:
+    """The compile began a minute before or after the file of weights was written. The model names it as before."""
+    path, weights = tmp_path / "model.onnx", onnx.numpy_helper.from_array(np.ones(4, "float32"), "w")
+    onnx.external_data_helper.set_external_data(weights, location="weights")
+    weights.ClearField("raw_data")
+    (tmp_path / "weights").write_bytes(np.ones(4, "float32").tobytes())
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 17]> m (float[4] x) => (float[4] y) { y = Add (x, w) }'
+    )
+    model.graph.initializer.append(weights)
+    path.write_bytes(model.SerializeToString())
+    found: list[str] = []
+    place: Any = Namespace(keep=lambda digest, *_: found.append(digest))
+    program: Any = Namespace()
+    digest = digest_of_file(path)
+    compiles = keeping.Keeping(place, began=time.time() + seconds)
+    compiles.keep(digest, path, read_onnx(path), program, Answers(), MeasuredCost())
+    assert found == [digest] * is_kept
