@@ -20,6 +20,7 @@ from .cost.model import CostModel
 from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
+from .feedback.comparison import STOCK
 from .feedback.settings import Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, eager_entrant, entrants_of, runtimes_among
 from .frontend.models import Imported, LastResorts, Model, import_model, read_model
@@ -199,7 +200,7 @@ def _built(
 
 def _finished(source: Imported, target: Target, best: Refined) -> Program:
     """The program of the final module that was chosen."""
-    is_stock = best.mod is source.mod
+    is_stock = best.report is not None and best.report.winner == STOCK
     relink = partial(_built, current_store(), built_by_tvm if is_stock else build, best.mod, target)
     program = program_of(best.executable, source, best.mod, target, relink)
     program.plan = in_order(program.plan or {}, best.mod)
