@@ -38,6 +38,7 @@ from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
 from unity_collage.profile.inputs import samples_of, unmet_sizes
+from unity_collage.sizes import samples as size_samples
 from unity_collage.sizes.samples import between, by_default, combined, members_of, typical
 from unity_collage.sizes.variants import varied, with_variants
 from unity_collage.target import host_target
@@ -139,6 +140,13 @@ def test_every_combination_of_samples_is_a_variant(samples: dict[str, Any], foun
 def test_too_many_or_impossible_samples_are_refused(samples: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         combined(samples)
+
+
+def test_combinations_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of four long lists would take all memory."""
+    monkeypatch.setattr(size_samples, "product", lambda *_: pytest.fail("they were made"))
+    with pytest.raises(ModelError, match="are 10000 combinations of sizes"):
+        combined({name: [*range(1, 11)] for name in "abcd"})
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ def combined(samples: Samples) -> list[Sizes]:
     chosen = {name: _distinct(name, sizes) for name, sizes in samples.items() if len(sizes)}
     if not chosen:
         return []
-    found = [dict(zip(chosen, sizes, strict=True)) for sizes in product(*chosen.values())]
-    if len(found) > MOST:
+    if (count := math.prod(map(len, chosen.values()))) > MOST:
         counts = " x ".join(f"{len(sizes)} of {name}" for name, sizes in chosen.items())
         raise ModelError(
-            f"{counts} are {len(found)} combinations of sizes: give at most {MOST}, each is compiled for itself"
+            f"{counts} are {count} combinations of sizes: give at most {MOST}, each is compiled for itself"
         )
+    found = [dict(zip(chosen, sizes, strict=True)) for sizes in product(*chosen.values())]
     return sorted(found, key=lambda sizes: (_volume(sizes), *sizes.values()))
 
 
