@@ -21,7 +21,7 @@ from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.breeding import Breeding, bred
-from unity_collage.feedback.candidates import GREEDY, OURS, alone, choices
+from unity_collage.feedback.candidates import GREEDY, OURS, Choice, alone, choices
 from unity_collage.feedback.comparison import winner_of
 from unity_collage.feedback.loop import FeedbackLoop
 from unity_collage.feedback.observed import Observation, with_all_observed
@@ -127,6 +127,22 @@ def test_a_breeding_that_is_ended_goes_on_from_what_it_has_measured(tmp_path: Pa
     state.write_text("[1]")
     with pytest.raises(CollageError, match="is not the state of a breeding"):
         bred({"main": _problem()}, {"main": (0, 3)}, measured, breeding)
+
+
+def test_a_breeding_that_the_user_stops_has_the_best_of_what_was_measured(tmp_path: Path) -> None:
+    """What was not measured is not stored as what does not work."""
+    asked: list[tuple[int, ...]] = []
+
+    def measured(plan: dict[str, tuple[int, ...]]) -> float:
+        asked.append(plan["main"])
+        return 3.0 - len(asked)
+
+    state = tmp_path / "state.json"
+    breeding = Breeding(settings=EvolutionSettings(population=8, generations=3), state=state)
+    base: Choice = {"main": (0, 3)}
+    best = bred({"main": _problem()}, base, measured, breeding, is_over=lambda: len(asked) == 2)
+    assert len(asked) == 2 and best == {"main": asked[1]}
+    assert [seconds for _, seconds in json.loads(state.read_text())["known"]] == [2.0, 1.0]
 
 
 def test_a_breeding_of_another_model_starts_from_the_beginning(tmp_path: Path) -> None:

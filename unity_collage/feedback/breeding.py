@@ -43,10 +43,12 @@ def bred(
     fitness: Callable[[Choice], float | None],
     breeding: Breeding,
     about: str = "",
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Choice:
     """The plan with the best ``fitness`` among the alternatives of ``base``; ``base`` itself is one of the first.
 
-    ``about``: a text of what the stored times hold for, besides the groups of kernels.
+    ``about``: a text of what the stored times hold for, besides the groups of kernels. ``is_over``: whether the user
+    has stopped the search, asked before each program.
     """
     genes = _Genes.of(problems, base)
     name = genes.digest(about)
@@ -61,7 +63,7 @@ def bred(
 
     state = _stored_state(breeding.state, name)
     state = state or first_state(genes.sizes, genes.first_genomes(), breeding.settings)
-    state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds, keep)
+    state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds, keep, is_over)
     return base if state.best is None else genes.plan(state.best[0])
 
 

@@ -12,7 +12,7 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm.ir import IRModule
@@ -23,6 +23,7 @@ from ..cost.model import CostModel
 from ..errors import CollageError, first_line, is_of_user
 from ..graph.variants import has_loop
 from ..machine.load import LoadWatch
+from ..measure.kernel_costs import KernelCosts
 from ..plan.comparison import Denormals, FirstCall, Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
 from ..plan.ranges import named
@@ -89,7 +90,7 @@ def refined(
             if is_of_one_size and not model.is_budget_spent():
                 learn(comparison, priority)
             if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
-                breed(comparison, settings.breeding)
+                breed(comparison, settings.breeding, lambda: _is_stopped(model))
             winner, first_call = confirmed(comparison, comparison.finish(lambda: watch.load().is_busy))
             result = comparison.result(winner)
             denormals = comparison.denormals()
@@ -272,8 +273,13 @@ def _final(comparison: Comparison, name: str) -> IRModule:
     return built[0]
 
 
-def breed(comparison: Comparison, breeding: Breeding) -> None:
-    """Add the program of the best plan that breeding finds by measured time."""
+def _is_stopped(model: CostModel) -> bool:
+    """Whether the user has stopped the measuring, with Ctrl-C on the command line."""
+    return isinstance(model, KernelCosts) and model.was_stopped
+
+
+def breed(comparison: Comparison, breeding: Breeding, is_over: Callable[[], bool]) -> None:
+    """Add the program of the best plan that breeding finds by measured time, until ``is_over`` returns True."""
     problems = problems_of(comparison.builder.costed)
     medians = comparison.timed([name for name, program in comparison.programs.items() if program.choice], 2)
     if not medians:
@@ -284,7 +290,11 @@ def breed(comparison: Comparison, breeding: Breeding) -> None:
     builder = comparison.builder
     backends = {option.backend for problem in problems.values() for option in problem.options}
     about = f"{model_digest(builder.imported)} {fingerprint_of(tuple(backends), builder.target)}"
-    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, seconds), breeding, about)
+
+    def fitness(trial: Choice) -> float | None:
+        return _fitness(comparison, trial, best, seconds)
+
+    choice = bred(problems, base, fitness, breeding, about, is_over)
     if all(program.choice != choice for program in comparison.programs.values()):
         comparison.add(f"{OURS}, bred", choice)
 

@@ -93,12 +93,14 @@ def evolve(
     settings: EvolutionSettings | None = None,
     seconds: float = float("inf"),
     keep: Callable[[EvolutionState], object] = lambda _: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> EvolutionState:
     """Breed and measure until all generations or ``seconds`` are over; ``sizes`` has the number of choices of each
     group.
 
     The clock is read before every measurement. An interrupted generation is repeated when the search continues, with
     the results that are known. ``keep`` is called with the state after each measurement, which may be the last one.
+    Once ``is_over`` returns True nothing more is measured.
     """
     settings = settings or EvolutionSettings()
     state = state or first_state(sizes, (), settings)
@@ -109,7 +111,7 @@ def evolve(
         for genome in population:
             if genome in known:
                 continue
-            if time.monotonic() >= deadline:
+            if is_over() or time.monotonic() >= deadline:
                 return EvolutionState(generation, population, known)
             known[genome] = fitness(genome)
             keep(EvolutionState(generation, population, known))
