@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import signal
@@ -102,6 +103,24 @@ def test_a_warning_is_a_line_without_a_place_in_the_code(
     before = warnings.showwarning
     assert ended(monkeypatch, capfd, run) == (0, ["warning: in two lines", "warning: another"])
     assert warnings.showwarning is before
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_is_logged_is_a_line_with_its_level_or_its_module(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    logger = logging.getLogger("unity_collage.measure.packed")
+    handlers = [*logging.getLogger("unity_collage").handlers]
+
+    def run(_options: argparse.Namespace) -> None:
+        logger.warning("pack %s is not used", "zen5")
+        logger.info("2 costs are known")
+
+    monkeypatch.setattr(backends, "_backends", run)
+    assert cli.main(["backends", *(["-v"] if verbose else [])]) == 0
+    lines = ["warning: pack zen5 is not used", "unity_collage.measure.packed: 2 costs are known"]
+    assert capfd.readouterr().err.splitlines() == lines[: 1 + verbose]
+    assert logging.getLogger("unity_collage").handlers == handlers
 
 
 def test_a_warning_that_is_made_an_error_is_one_line(

@@ -156,7 +156,7 @@ def test_exit_codes_are_those_of_the_document_and_the_help() -> None:
 
 def test_verbose_shows_what_is_logged_and_only_inside(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("unity_collage.measure.x")
-    with logs_shown():
+    with logs_shown(verbose=True):
         logger.info("a pack is used")
         logging.getLogger("another").info("not ours")
     logger.info("nobody hears it")

@@ -1,4 +1,4 @@
-"""Warnings, and with ``--verbose`` what this package logs, as lines on standard error."""
+"""Warnings, and what this package logs, as lines on standard error."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class _OnStandardError(logging.Handler):
-    """Prints each record to the current standard error, which a progress bar replaces for a while."""
+    """Prints each record to the current standard error, which a progress bar replaces for a while.
+
+    A warning or an error begins with its level, other records with the module that they are of.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        before = record.levelname.lower() if record.levelno >= logging.WARNING else record.name
+        print(f"{before}: {self.format(record)}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -46,13 +50,16 @@ def one_line(message: Warning | str) -> str:
 
 
 @contextmanager
-def logs_shown() -> Iterator[None]:
-    """Show records of INFO and above inside."""
-    logger, handler = logging.getLogger(_PACKAGE), _OnStandardError()
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+def logs_shown(verbose: bool) -> Iterator[None]:
+    """Show records of WARNING and above inside, with ``verbose`` also those of INFO."""
+    logger, handler = (
+        logging.getLogger(_PACKAGE),
+        _OnStandardError(logging.INFO if verbose else logging.WARNING),
+    )
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    if verbose:
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:

@@ -7,7 +7,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from tempfile import NamedTemporaryFile
@@ -87,7 +86,7 @@ def _done(words: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return USAGE
     options = parser.parse_args(words)
-    with warnings_shown(), logs_shown() if options.verbose else nullcontext():
+    with warnings_shown(), logs_shown(options.verbose):
         _run(options)
     return DONE
 
