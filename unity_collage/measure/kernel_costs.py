@@ -15,21 +15,18 @@ from typing import Any, ClassVar
 from tvm.target import Target
 from typing_extensions import Self
 
-from ..backends.registry import excluding
 from ..cost.method import Method
 from ..cost.model import Capability, CostModel, Overheads, Progress, Workload, by_target
 from ..database.costs import CostDatabase
 from ..errors import MissingCost, warn
-from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Point
-from ..search.camps import largest_compatible
+from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost
 from .locked import missing_costs, missing_fact
+from .overheads import measured_overheads, points_of
 from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs, named
 from .session import Session
 
 LOGGER = logging.getLogger(__name__)
 
-_BY_NAME = ("launches", "transitions", "unknown")
-"""The keys of the reply about overheads that hold values by backend or pair of backends."""
 _FIRST_PART = 0.75
 """The part of a budget for unknown costs; the rest is for measuring costs near the plan once more."""
 
@@ -244,7 +241,7 @@ class KernelCosts(CostModel):
         return Overheads(
             float(known["seconds"]),
             known["launches"],
-            _points(known["transitions"]),
+            points_of(known["transitions"]),
             known.get("unknown", {}),
         )
 
@@ -253,41 +250,10 @@ class KernelCosts(CostModel):
         if reason := self.why_not_measured(target):
             return {"reason": reason}
         self.progress(0, 1, "measuring this machine: calls and transitions")
-        found = self._measured_overheads_of_all(names, str(target))
+        found = measured_overheads(self._client(), names, str(target))
         if "seconds" not in found:
             warn(f"kernel calls could not be timed and count as free: {found['reason']}")
         return found
-
-    def _measured_overheads_of_all(self, names: Sequence[str], target: str) -> dict[str, Any]:
-        """The merged replies for all sets of backends that can be in one process."""
-        exclusions = [(one, other) for one, _, other in (pair.partition("|") for pair in excluding(names))]
-        every = [
-            self._measured_overheads(sorted(camp), target) for camp in largest_compatible(names, exclusions)
-        ]
-        found = every[0]
-        for other in every[1:]:
-            if "seconds" not in found or "seconds" not in other:
-                return found if "seconds" not in found else other
-            merged = {part: {**found.get(part, {}), **other.get(part, {})} for part in _BY_NAME}
-            found = {**found, **merged, "doubtful": found["doubtful"] or other["doubtful"]}
-        return found
-
-    def _measured_overheads(self, names: Sequence[str], target: str) -> dict[str, Any]:
-        """The reply of the measuring process; if a backend has ended the process, that for TVM's launches alone.
-
-        It is doubtful if the process ended by a cause that may pass: the next compile asks again.
-        """
-        question = {"ask": "launch", "target": target}
-        found = self._client().ask({**question, "backends": names})
-        if "seconds" in found:
-            return found
-        others = [name for name in names if name != "tvm"]
-        alone = self._client().ask({**question, "backends": ["tvm"]})
-        if "seconds" not in alone or not others:
-            return alone
-        why = f"a probe of {', '.join(others)} failed: {found['reason']}"
-        is_doubtful = alone["doubtful"] or not found.get("lasting", True)
-        return {**alone, "unknown": dict.fromkeys(others, why), "doubtful": is_doubtful}
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs of kernels for one computation; if one is not known, it is timed in turns with the others.
@@ -442,8 +408,3 @@ class KernelCosts(CostModel):
 
     def _opened(self) -> CostDatabase:
         return CostDatabase() if self.database is None else self.database
-
-
-def _points(found: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Point, ...]]:
-    """The points of each pair of backends, from JSON data."""
-    return {pair: tuple((int(size), float(s)) for size, s in points) for pair, points in found.items()}
