@@ -190,7 +190,7 @@ def compile(
         _let_compile_again(program, given, source, options)
         known, store = costs.database_and_lock()[0], objects_of(costs)
         program.let_profile(partial(profile, target=scope, database=known, store=store))
-    _tell_of_what_is_not_kept(costs)
+    tell_of_what_is_not_kept(costs)
     return program
 
 
@@ -316,7 +316,8 @@ def why_unmeasured(costs: CostModel, target: Target) -> str | None:
     return costs.why_not_measured(target)
 
 
-def _tell_of_what_is_not_kept(costs: CostModel) -> None:
+def tell_of_what_is_not_kept(costs: CostModel) -> None:
+    """Warn if something that was measured could not be stored."""
     database, _ = costs.database_and_lock()
     if database is not None and database.not_kept:
         warn(f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}")
@@ -349,6 +350,7 @@ def explain(
         check(prepared)
         searched = tvm.transform.Sequential([*explaining.costs(), explaining.search()])(prepared)
         chosen = PLAN.by_function(explaining.choice()(searched))
+    tell_of_what_is_not_kept(pipeline.model)
     if "main" in chosen and chosen["main"].range is not None:
         ranges(chosen["main"])
     return EXPLANATION.by_function(searched)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.annotations import PLAN
+from unity_collage.compiler import explain
 from unity_collage.cost.model import Capability, Overheads, Workload
 from unity_collage.errors import CollageError
 from unity_collage.inspection.given_plan import CostedKernel, PlanCosts, compare_plan
@@ -253,3 +255,21 @@ def test_the_summary_shows_the_loss_and_says_what_is_noise() -> None:
 
     assert "costs 30.0 us, ours 10.0 us: +20.0 us (+200.0%)" in shown(far) and "a tie" not in shown(far)
     assert "+1.50 us (+15.0%), a tie as far as the measurements tell" in shown(near)
+
+
+@dataclass(frozen=True)
+class NotStored(FixedCost):
+    """Costs of a database that cannot be written."""
+
+    def database_and_lock(self) -> tuple[Any, bool]:
+        return SimpleNamespace(path=None, read_only=False, not_kept=2, why_not_kept="the disk is full"), False
+
+
+def test_costs_that_could_not_be_stored_are_told() -> None:
+    given, pipeline = partitioned(LIBRARY), Pipeline(backends=BACKENDS, model=NotStored())
+    for ask in (
+        lambda: compare_plan(network(), given, pipeline),
+        lambda: explain(network(), pipeline),
+    ):
+        with pytest.warns(UserWarning, match="2 measured facts are lost with this process: the disk is full"):
+            ask()

@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import excluding, known
-from ..compiler import why_unmeasured
+from ..compiler import tell_of_what_is_not_kept, why_unmeasured
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan, is_file, not_a_file
@@ -130,10 +130,12 @@ def compare_plan(
             raise CollageError(
                 f"{where}: one plan for all sizes is about as good here, so there is no {SMALLER}"
             )
-        return {
+        found = {
             name: _compared(costed, name, kernels, pipeline.model, f"{where}, {name}")
             for name, kernels in wanted.items()
         }
+    tell_of_what_is_not_kept(pipeline.model)
+    return found
 
 
 def _read(plan: str | Path | Mapping[str, Any] | IRModule) -> tuple[GivenPlan | IRModule, str]:
