@@ -333,3 +333,10 @@ def test_a_query_of_another_thread_undoes_nothing_in_memory() -> None:
 def _texts(memory: Connections) -> int:
     with memory.reading() as connection:
         return int(connection.execute(select(func.count()).select_from(schema.WORKLOADS)).scalar_one())
+
+
+def test_a_time_limit_of_the_user_is_no_broken_database(tmp_path: Path) -> None:
+    """Later costs would be in memory only."""
+    database = CostDatabase(tmp_path / "costs.sqlite", goes_on=True)
+    with pytest.raises(TimeoutError, match="of the user"), database.reading():
+        raise TimeoutError("of the user")

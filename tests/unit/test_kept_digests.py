@@ -19,6 +19,7 @@ from tvm.script import relax as R
 
 from unity_collage import runtime
 from unity_collage.frontend.onnx.reading import files_of_weights
+from unity_collage.kept import models
 from unity_collage.kept import surroundings as around
 from unity_collage.kept.asked import AskedOptions
 from unity_collage.kept.models import digest_of_file, digest_of_module
@@ -156,3 +157,17 @@ def test_a_plug_in_counts_with_its_files(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(around, "_installed", around._installed.__wrapped__)
     assert tmp_path / "toy_backend" in around._roots()
     assert "toy-1.0.dist-info" in around._packages()
+
+
+def test_a_time_limit_of_the_user_is_not_a_file_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A digest of gigabytes takes seconds, in which a signal handler may raise TimeoutError."""
+
+    def late(*_: object) -> str:
+        raise TimeoutError("of the user")
+
+    (tmp_path / "model.onnx").touch()
+    monkeypatch.setattr(models, "_digest_of_file", late)
+    with pytest.raises(TimeoutError, match="of the user"):
+        digest_of_file(tmp_path / "model.onnx")

@@ -66,3 +66,13 @@ def test_the_store_in_use_ends_with_its_block(tmp_path: Path) -> None:
     with using(store):
         assert current_store() is store
     assert current_store() is before
+
+
+def test_a_time_limit_of_the_user_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError("of the user")
+
+    monkeypatch.setattr(Path, "replace", late)
+    with pytest.raises(TimeoutError, match="of the user"):
+        ObjectStore(tmp_path).put("name", b"code")
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ..errors import DatabaseError, first_line
+from ..errors import DatabaseError, first_line, is_of_user
 from . import schema
 from .location import WRITES, file_engine, is_url, lock_tables, memory_engine, server_engine, shown
 
@@ -72,6 +72,8 @@ class Connections:
                 raise
             raise DatabaseError(f"costs cannot be {self._verb} {self.name}: {error}") from error
         except (SQLAlchemyError, OSError) as error:
+            if is_of_user(error):
+                raise
             raise DatabaseError(f"costs cannot be {self._verb} {self.name}: {_reason(error)}") from error
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import is_of_user
+
 if TYPE_CHECKING:
     from tvm import relax
     from tvm.ir import IRModule
@@ -21,7 +23,9 @@ def digest_of_file(path: str | Path) -> str | None:
         status = Path(path).stat()
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         return _digest_of_file(str(Path(path).absolute()), *state)
-    except OSError:
+    except OSError as error:
+        if is_of_user(error):
+            raise
         return None
 
 

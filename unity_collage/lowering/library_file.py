@@ -69,6 +69,8 @@ def opened(path: str | Path) -> BinaryIO:
             raise CollageError(f"{path} cannot be loaded as a program: {reason}")
         return file
     except OSError as error:
+        if is_of_user(error):
+            raise
         raise CollageError(f"{path} cannot be read: {error.strerror}") from error
 
 

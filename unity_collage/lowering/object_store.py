@@ -19,6 +19,8 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
+from ..errors import is_of_user
+
 _IN_MEMORY_BYTES = 128 << 20
 _ON_DISK_BYTES = 512 << 20
 """The files that were not read for the longest time are removed beyond this."""
@@ -57,14 +59,21 @@ class ObjectStore:
         if self.folder is None or self._read_only:
             return
         path = self._path(name)
-        with suppress(OSError):  # the disk is full, or the folder is not ours
-            self._prepare()
-            draft = path.with_name(f".{secrets.token_hex(8)}")
-            try:
-                draft.write_bytes(_CHECK(code).digest() + code)
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+        try:
+            self._write(path, code)
+        except OSError as error:  # the disk is full, or the folder is not ours
+            if is_of_user(error):
+                raise
+
+    def _write(self, path: Path, code: bytes) -> None:
+        """Write a file in one step."""
+        self._prepare()
+        draft = path.with_name(f".{secrets.token_hex(8)}")
+        try:
+            draft.write_bytes(_CHECK(code).digest() + code)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _remember(self, name: str, code: bytes) -> None:
         with suppress(ValueError), self._lock:  # larger than all of the memory
@@ -88,7 +97,9 @@ def _read(path: Path) -> bytes | None:
     try:
         stored = path.read_bytes()
         os.utime(path)  # for :func:`keep_small`
-    except OSError:
+    except OSError as error:
+        if is_of_user(error):
+            raise
         return None
     code = stored[_CHECK_BYTES:]
     return code if _CHECK(code).digest() == stored[:_CHECK_BYTES] else None
