@@ -169,6 +169,9 @@ def test_a_missing_library_is_named(
 ) -> None:
     monkeypatch.setattr(program_facts.runtime, "why_unavailable", lambda name: f"lib{name}.so is missing")
     assert refusal(saved) == "it needs openblas: libopenblas.so is missing"
+    install = "it is missing: pip install scipy-openblas32"
+    monkeypatch.setattr(program_facts.runtime, "why_unavailable", lambda _name: install)
+    assert refusal(saved) == f"it needs openblas: {install}=={wheel_version('scipy-openblas32')}"
 
 
 @pytest.mark.parametrize("reason", ["No space left on device", "it cannot be read: Input/output error"])

@@ -221,7 +221,7 @@ def why_not_on_this_device(needed: DeviceFacts | None) -> str | None:
 def _why_not_installed(facts: Facts) -> str | None:
     for name in backends_in(facts):
         if reason := runtime.why_unavailable(name):
-            return f"it needs {name}: {reason}"
+            return f"it needs {name}: {_pinned(reason, facts['wheels'])}"
     if reason := torch_calls.why_unavailable(torch_calls_in(facts)):
         return reason
     if reason := custom_op_libraries.why_not_here(custom_op_libraries_in(facts)):
@@ -232,6 +232,12 @@ def _why_not_installed(facts: Facts) -> str | None:
             change = f"pip install {wheel}=={needed}, or compile the model again"
             return f"it was compiled with {wheel} {needed}, and {installed} is installed: {change}"
     return None
+
+
+def _pinned(reason: str, wheels: Mapping[str, str]) -> str:
+    """``reason`` with the version of the wheel that it says to install: another one would be refused too."""
+    found = (f"{reason}=={version}" for wheel, version in wheels.items() if reason.endswith(f" {wheel}"))
+    return next(found, reason)
 
 
 def _device_facts(target: Target, backends: Sequence[str]) -> DeviceFacts:
