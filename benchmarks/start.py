@@ -33,7 +33,7 @@ from rich.table import Table
 from start_scripts import CONVERT_ONNXRUNTIME, SCRIPTS
 
 import unity_collage as uc
-from unity_collage.profile.peers.mnn import CONVERT
+from unity_collage.converting import to_mnn
 from unity_collage.report import duration
 from unity_collage.runtime.libraries import needed_by
 from unity_collage.runtime.virtual_machine import runtimes_in
@@ -130,8 +130,7 @@ def _converted(way: str, source: Path) -> Path | None:
         _quietly([sys.executable, "-c", CONVERT_ONNXRUNTIME, str(source), str(target)])
     if way == "MNN":
         target = source.with_suffix(".mnn")
-        names = ["--modelFile", str(source), "--MNNModel", str(target), "--bizCode", "collage"]
-        _quietly([sys.executable, "-c", CONVERT, "-f", "ONNX", *names])
+        to_mnn(source, target, TIMEOUT_SECONDS)
         return target
     return source
 

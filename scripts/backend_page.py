@@ -54,7 +54,18 @@ IN_BFLOAT16 = tuple(
 )
 """Functions of a type that the kit does not have."""
 
-FOLDERS = ("onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "runtimes", "aten")
+FOLDERS = (
+    "onednn",
+    "openblas",
+    "kernels",
+    "cudnn",
+    "cublas",
+    "tvm",
+    "tvm_openblas",
+    "runtimes",
+    "mnn",
+    "aten",
+)
 """The packages of our backends, by preference."""
 
 SHORT = {"float32": "f32", "float16": "f16", "float64": "f64", "bfloat16": "bf16", "int32": "i32", "int64": "i64",
@@ -108,7 +119,8 @@ def page() -> str:
     backends = ours()
     graphs = [(each, DataflowGraph(each.make())) for each in (*CASES, *CUDA_CASES, *IN_BFLOAT16)]
     found = {name: _answers(backend, graphs) for name, (backend, _) in backends.items()}
-    return "\n".join([HEAD, *_table(found), *_sections(backends, found)])
+    making = {name: each for name, each in found.items() if each.begins or each.alone or each.together}
+    return "\n".join([HEAD, *_table(making), *_sections(backends, found)])
 
 
 def ours() -> dict[str, tuple[Backend, str]]:
@@ -216,6 +228,9 @@ def _sections(backends: dict[str, tuple[Backend, str]], found: dict[str, Answers
             yield f"* *{title}*: {_markdown(text)}"
         if answers.begins:
             yield f"* *Kernels begin with*: {', '.join(f'`{op}`' for op in sorted(answers.begins))}"
+        if not answers.declined:
+            yield ""
+            continue
         yield from (
             "",
             "| operator | why it was declined | in this function |",

@@ -107,8 +107,9 @@ def compile(
       names oneDNN, which is preferred to the backends of later targets. A target without ``libs`` names TVM
       (docs/models.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
-      only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
-      named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
+      only what no other backend takes. ``"onnxruntime"``, ``"openvino"`` and ``"mnn"`` take a whole model; where
+      nothing else is named, the fastest makes the program. The first two also make regions if they are named beside
+      others (docs/whole_models.md).
       ``"torch"`` makes kernels only where it is named: its programs need Python and PyTorch where they run. Options of
       a library stand behind its name: ``"openvino:NUM_STREAMS=1"``.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache

@@ -337,6 +337,7 @@ def test_threads_must_be_at_least_one():
 
 def test_a_second_openmp_runtime_is_a_reason():
     assert why_runtimes_conflict(["/usr/lib/libgomp.so.1"]) is None
+    assert why_runtimes_conflict(["/usr/lib/libgomp.so.1", "/opt/mnn.libs/libgomp-1.so"]) is None
     reason = why_runtimes_conflict(["/usr/lib/libgomp.so.1", "/opt/lib/libiomp5.so"])
     assert reason is not None
     assert reason.startswith(

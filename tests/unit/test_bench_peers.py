@@ -20,13 +20,14 @@ from torch_peer.runtime import torch_compile
 from unity_collage.calling.signature import Signature, TensorSpec
 from unity_collage.cli import bench as bench_command
 from unity_collage.cli import compiling
+from unity_collage.converting import cause, convert
 from unity_collage.errors import ModelError
 from unity_collage.plan.plan import Plan, PlannedKernel
 from unity_collage.plan.ranges import PlanAtSample
 from unity_collage.profile.peers import bench, ncnn, worker
 from unity_collage.profile.peers.bench import PeerTimes, started
 from unity_collage.profile.peers.mnn import mnn
-from unity_collage.profile.peers.native import cause, convert, kept_output
+from unity_collage.profile.peers.native import kept_output
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS
 from unity_collage.profile.stored_inputs import store

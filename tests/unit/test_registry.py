@@ -27,7 +27,7 @@ from unity_collage.sessions import RUNTIMES
 from unity_collage.testing.fake_backend import fake_backend
 
 OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "tvm_openblas", "openvino", "onnxruntime",
-        "torch"]  # fmt: skip
+        "mnn", "torch"]  # fmt: skip
 
 FAKE = """
 from unity_collage.testing.fake_backend import fake_backend

@@ -34,6 +34,7 @@ NEWEST = {
     "cublas": Release("nvidia-cublas", "13.10.0.20"),
     "onnxruntime": Release("onnxruntime", "1.32.0"),
     "openvino": Release("openvino", "2026.4.1"),
+    "mnn": Release("mnn", "3.6.1"),
     "tvm": Release("apache-tvm", "0.27.0.post1"),
 }
 """By backend; our own kernels use no library."""

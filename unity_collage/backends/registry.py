@@ -80,13 +80,14 @@ def _installed() -> _Installed:
     from .cublas.backend import CUBLAS
     from .cudnn.backend import CUDNN
     from .kernels.backend import KERNELS
+    from .mnn.backend import MNN
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
     from .runtimes.backend import ONNXRUNTIME, OPENVINO
     from .tvm.backend import TVM
     from .tvm_openblas.backend import TVM_OPENBLAS
 
-    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, TVM_OPENBLAS, OPENVINO, ONNXRUNTIME, TORCH)
+    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, TVM_OPENBLAS, OPENVINO, ONNXRUNTIME, MNN, TORCH)
     backends = {backend.name: backend for backend in ours}
     origins = {name: [_OURS] for name in backends}
     found = plugins()
@@ -125,10 +126,24 @@ def statuses() -> list[BackendStatus]:
 def _state(backend: Backend) -> str:
     reason = why_ambiguous(backend.name) or why_unavailable(backend)
     reason = reason or _why_no_version(backend)
-    use = ", for whole models, and for regions where it is named" if backend.name in RUNTIMES else ""
-    state = f"{_AVAILABLE}{use}: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
+    state = (
+        f"{_AVAILABLE}{_use_of(backend.name)}: {backend.fingerprint()}"
+        if reason is None
+        else f"not available: {reason}"
+    )
     problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
     return "; ".join([state, *problems])
+
+
+def _use_of(name: str) -> str:
+    """What an inference runtime is used for; empty for other backends."""
+    if name not in RUNTIMES:
+        return ""
+    return (
+        ", for whole models"
+        if RUNTIMES[name].convert
+        else ", for whole models, and for regions where it is named"
+    )
 
 
 def find(name: str) -> Backend | None:

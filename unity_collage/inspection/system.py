@@ -94,6 +94,7 @@ _LIBRARIES = (
     ("ONNX", "onnx", "reads .onnx files", ""),
     ("ONNX Runtime", "onnxruntime", "for --verify and whole models", ""),
     ("OpenVINO", "openvino", "for whole models", ""),
+    ("MNN", "mnn", "for whole models", ""),
     ("PyTorch", "torch", "for modules and .pt2 files", "torch"),
     ("xgboost", "xgboost-cpu", "for --tune", "tune"),
     ("tornado", "tornado", "for the servers of --rpc", "rpc"),

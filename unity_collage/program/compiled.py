@@ -25,6 +25,7 @@ from ..ffi import tvm_ffi
 from ..lowering import library_file, object_file
 from ..lowering.seal import facts_in
 from ..runtime import streams
+from ..runtime.vendors import VENDORS
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..showing import Shown
 from .facts import Facts, backends_in, custom_op_libraries_in, custom_ops_in, facts_about, torch_calls_in
@@ -311,6 +312,12 @@ class Program(Shown):
             if torch := torch_calls_in(facts):
                 raise CollageError(
                     f"a bundle runs without Python, and this program calls PyTorch: {', '.join(torch)}"
+                )
+            if through := [
+                name for name in backends_in(facts) if (found := VENDORS[name]) and found.by_python
+            ]:
+                raise CollageError(
+                    f"a bundle runs without Python, and this program calls {', '.join(through)} through it"
                 )
             if custom := custom_ops_in(facts):
                 raise CollageError(

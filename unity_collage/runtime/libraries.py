@@ -21,6 +21,8 @@ _CUDA, _SESSIONS = "cuda", "sessions"
 """The libraries of this package for the backends of CUDA, and for calls of inference runtimes."""
 _MAKER = "unity_collage.torch_kernel"
 """The function that native modules of the kind ``collage.torch`` call."""
+_OPENER = "unity_collage.mnn_session"
+"""The function that native modules of the kind ``collage.mnn`` call."""
 
 
 def why_unavailable(name: str) -> str | None:
@@ -125,6 +127,13 @@ def _torch_kernel(*given: Any) -> Any:
     return torch_kernels.made(*given)
 
 
+def _mnn_session(*given: Any) -> Any:
+    """What :func:`.mnn_sessions.opened` returns; MNN is imported with the first model that is opened."""
+    from unity_collage.runtime import mnn_sessions
+
+    return mnn_sessions.opened(*given)
+
+
 @cache
 def load_tvm_runtime() -> None:
     """Load TVM's runtime, which has the virtual machine, without TVM's compiler; an import of TVM has loaded it.
@@ -156,7 +165,9 @@ def _load_backend(name: str) -> None:
         return
     # The vendor library is loaded first, so that the loader finds it by name when it loads ours.
     vendor = VENDORS[name]
-    if vendor is not None:
+    if vendor is not None and vendor.by_python:
+        tvm_ffi.register_global_func(_OPENER, _mnn_session, override=True)
+    elif vendor is not None:
         with _environment(vendor.environment):
             for path in _vendor_libraries(vendor):
                 ctypes.CDLL(str(path))

@@ -9,6 +9,8 @@ from unity_collage.runtime.libraries import claim_parallel_loops, load_base
 
 from ..ffi import tvm_ffi
 
+_UNUSED = ("mnn.libs",)
+"""The folders of OpenMP runtimes that nothing calls: MNN's package links one, and has threads of its own."""
 _FLUSHING = {"x86_64": 0x8040, "aarch64": 1 << 24}
 """The bits of the floating-point mode with which denormal operands and results are zero, by machine.
 
@@ -123,7 +125,8 @@ def why_torch_competes() -> str | None:
 
 def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
     """Why these OpenMP runtimes conflict in one process, or None when they are at most one file."""
-    distinct = sorted({str(Path(path).resolve()) for path in paths})
+    resolved = {Path(path).resolve() for path in paths}
+    distinct = sorted(str(path) for path in resolved if path.parent.name not in _UNUSED)
     if len(distinct) < 2:
         return None
     return (

@@ -38,6 +38,9 @@ class Vendor:
     part: str | None = None
     """The library of this package that has the backend: ``cuda`` for ``libcollage_cuda.so``; None: that of its name."""
 
+    by_python: bool = False
+    """Whether functions of Python call it, so that nothing of it is loaded before and no bundle can have it."""
+
     @property
     def soname(self) -> str:
         """The name of the library, by which the loader finds one that is loaded or installed in the system."""
@@ -159,4 +162,5 @@ VENDORS: dict[str, Vendor | None] = {
         opened=("libs/libopenvino_intel_cpu_plugin.so", "libs/libopenvino_onnx_frontend.so.*"),
         part="sessions",
     ),
+    "mnn": Vendor("mnn", "_mnncengine.*.so", part="sessions", by_python=True),
 }

@@ -24,7 +24,7 @@ class SessionModel:
 
     symbol: str
     onnx: bytes | Bytes
-    """It is not copied if it is what :func:`aligned_bytes` returns."""
+    """The model in the format that the runtime reads. It is not copied if it is what :func:`aligned_bytes` returns."""
     inputs: Sequence[str]
     """The names of its inputs in the order of the function's arguments; its results follow them."""
     outputs: Sequence[str]

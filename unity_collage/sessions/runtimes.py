@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import runtime
 from ..errors import CollageError
+from .mnn import converted
+from .module import Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,16 @@ class InferenceRuntime:
 
     registers_libraries: bool = False
     """Whether it registers shared libraries with operators of the user's own."""
+
+    convert: Callable[[bytes | Bytes], bytes] | None = None
+    """Turns an ONNX model into its own format, with all sizes fixed; None: it reads ONNX models, and makes regions."""
+
+    takes: tuple[str, ...] = ()
+    """The element types of inputs and results that it passes as they are; empty: all."""
+
+    def written(self, onnx: bytes | Bytes) -> bytes | Bytes:
+        """A model in the format that it reads; raises ModelError where that is not possible."""
+        return onnx if self.convert is None else self.convert(onnx)
 
     def with_options(self, options: Mapping[str, str]) -> InferenceRuntime:
         """The runtime with these ``options``; raises CollageError for one that it would ignore."""
@@ -81,9 +93,19 @@ RUNTIMES = {
             {"INFERENCE_PRECISION_HINT": "bf16"},
             narrowed={"float64": "float32"},
         ),
+        # By default it may compute in fewer digits on processors that have them.
+        InferenceRuntime(
+            "mnn",
+            "MNN",
+            {"precision": "high"},
+            narrowed={"float64": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"},
+            groups=("memory", "power", "precision"),
+            convert=converted,
+            takes=("float32", "int32"),
+        ),
     )
 }
-"""By name, in the order in which they are tried: the first builds its programs faster, so there is time for both."""
+"""By name, in the order in which they are tried: the first builds its programs fastest, so there is time for others."""
 
 
 def available(names: Sequence[str] | None = None) -> list[InferenceRuntime]:

@@ -10,6 +10,7 @@ from tvm.ir import IRModule
 
 from ..annotations import EXTERNAL_MODS
 from ..errors import CollageError
+from ..graph.shapes import dtype_of, shape_of
 from ..runtime.custom_op_libraries import CustomOpLibrary, files_of
 from .module import Bytes, SessionModel, session_module
 from .runtimes import InferenceRuntime
@@ -33,8 +34,8 @@ class WholeModel:
 def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime, precision: str) -> IRModule:
     """A module with a ``main`` that calls ``runtime`` for all of the model; its types are those of ``imported``.
 
-    Raises CollageError for results with sizes that do not follow from the inputs, and for libraries of operators that
-    the runtime does not register.
+    Raises CollageError for results with sizes that do not follow from the inputs, and for inputs or results that the
+    runtime does not take. It also does for libraries of operators that the runtime does not register.
     """
     if model.libraries and not runtime.registers_libraries:
         raise CollageError(
@@ -42,11 +43,12 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
         )
     main = relax.utils.copy_with_new_vars(imported["main"])
     results = main.ret_ty
-    if reason := why_sizes_unknown(results):
+    if reason := why_sizes_unknown(results) or _why_not_taken(main, runtime):
         raise CollageError(reason)
     symbol = f"{runtime.name}_main"
     settings = runtime.settings_for(precision)
-    session = SessionModel(symbol, model.onnx(), model.inputs, model.outputs, settings, model.libraries)
+    written = runtime.written(model.onnx())
+    session = SessionModel(symbol, written, model.inputs, model.outputs, settings, model.libraries)
     fields = list(results.fields) if isinstance(results, relax.TupleType) else results
     builder = relax.BlockBuilder()
     with builder.function("main", list(main.params)):
@@ -55,6 +57,28 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
             result = builder.emit_output(call)
         builder.emit_func_output(result)
     return builder.get().with_attr(EXTERNAL_MODS, [session_module(runtime.name, [session])])
+
+
+def _why_not_taken(main: relax.Function, runtime: InferenceRuntime) -> str | None:
+    """Why a runtime with a format of its own does not take the inputs or results of a model, or None."""
+    if runtime.convert is None:
+        return None
+    returned = main.ret_ty
+    results = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+    inputs = [param.ty for param in main.params]
+    for what, types in (("input", inputs), ("result", results)):
+        for number, ty in enumerate(types):
+            if not isinstance(ty, relax.TensorType):
+                return f"{what} {number} is not a tensor"
+            if dtype_of(ty) not in runtime.takes:
+                return f"{what} {number} is {dtype_of(ty)}, and {runtime.title} takes {' and '.join(runtime.takes)}"
+            if (shape := shape_of(ty)) is None:
+                return (
+                    f"the sizes of {what} {number} are open, and {runtime.title} takes models of fixed sizes"
+                )
+            if 0 in shape:
+                return f"{what} {number} has no elements"
+    return None
 
 
 def why_sizes_unknown(results: relax.Type) -> str | None:

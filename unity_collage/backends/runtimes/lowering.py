@@ -35,7 +35,8 @@ def session_of(
 
     ``options``: settings of the runtime that a user wants. They count more than ours.
 
-    Raises NotExported for operators that ONNX lacks, and CollageError for models that are too large.
+    Raises NotExported for operators that ONNX lacks, and CollageError for models that are too large, or that the
+    runtime cannot convert.
     """
     from ...to_onnx import exported
 
@@ -48,7 +49,7 @@ def session_of(
         raise CollageError(f"{symbol}: its weights take more than the 2 GB that a model of ONNX may have")
     asked = {key: str(value) for key, value in (options or {}).items()}
     settings = runtime.with_options(asked).settings_for(_precision(func), is_region=True)
-    return SessionModel(symbol, model.SerializeToString(), inputs, outputs, settings)
+    return SessionModel(symbol, runtime.written(model.SerializeToString()), inputs, outputs, settings)
 
 
 def _precision(func: relax.Function) -> str:

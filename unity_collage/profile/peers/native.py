@@ -1,25 +1,17 @@
-"""Runs third-party native code: its output is kept off our streams, and its last line becomes the reason of a
-failure.
-"""
+"""Keeps the output of third-party native code off our streams; its last line becomes the reason of a failure."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
 
-from ...errors import ModelError
+from ...converting import cause
 
-_DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[[\d:]+\] :\d+: |^\[ERROR\]:? *")
-"""Colours, and what MNN puts before a message."""
-_SAYS_NOTHING = ("", "Converted Failed!")
 _STREAMS = (1, 2)
 
 
@@ -29,21 +21,6 @@ def module(name: str, package: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{name} is missing: pip install {package}") from error
-
-
-def convert(command: Sequence[str | Path], folder: Path, result: Path) -> None:
-    """Run a converter in ``folder``; raises ModelError with its last line of output if it does not write ``result``."""
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    if done.returncode != 0 or not result.exists():
-        raise ModelError(f"not converted: {cause(done.stdout) or f'exit status {done.returncode}'}")
-
-
-def cause(output: bytes) -> str:
-    """The last line of an output that is not blank, without colours; empty if there is none."""
-    lines = [_DECORATION.sub("", line).strip() for line in output.decode(errors="replace").splitlines()]
-    return next((line for line in reversed(lines) if line not in _SAYS_NOTHING), "")
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...converting import convert
 from ...errors import ModelError
 from ...scratch import Scratch
-from .native import convert, kept_output, module
+from .native import kept_output, module
 from .runtimes import Inputs, Peer, python_loop
 
 _MODEL = "model"

@@ -1,0 +1,1 @@
+"""MNN as a backend: whole models as its sessions."""
