@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: changelog check check-aarch64 check-examples check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
+.PHONY: changelog check check-aarch64 check-examples check-mnn check-native check-pages check-proofs check-pythons check-wheel coverage docs format-native \
   images lock notebook prose release site wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too. Then lint, types, the import
@@ -22,6 +22,13 @@ check:
 	$(VENV)/bin/lint-imports
 	$(MAKE) prose PYTHON=$(VENV)/bin/python
 	$(MAKE) docs PYTHON=$(VENV)/bin/python
+
+# The tests of MNN, in the environment of `make check`. They come last: once MNN is installed, each default compile
+# compares its own programs with one of MNN too, so the other tests would take longer.
+check-mnn:
+	$(VENV)/bin/pip install --quiet 'MNN>=3.6.1,<3.7'
+	$(VENV)/bin/pytest -q -k mnn tests/backend/test_mnn.py tests/backend/test_whole_models.py tests/backend/test_conformance.py \
+	  tests/backend/test_peers.py
 
 # The documentation as a site in build/site. A warning, such as one about a broken link, is an error; with --quiet
 # warnings would not be counted. Needs the extra docs.
