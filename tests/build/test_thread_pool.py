@@ -330,6 +330,72 @@ def test_a_long_loop_is_done_by_whoever_is_free(double, visitor, count):
     assert len(by_first) >= ROWS - (count - 1)  # each other thread was held up in its first row
 
 
+Body = Callable[[int, int | None], int]
+"""What a loop does in one task, which gets the group of its tasks for a barrier."""
+
+LOOP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, LOOP, ctypes.c_void_p, ctypes.c_int)
+BARRIER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+
+
+class Loop:
+    """A loop as TVM compiles it, whose body may change."""
+
+    def __init__(self) -> None:
+        self.body: Body = lambda _task, _group: 0
+        self.code = LOOP(lambda task, group, _data: self.body(task, group))
+
+    @property
+    def entry(self) -> int:
+        """Its number in the table of parallel_loops.cc."""
+        address = ctypes.cast(self.code, ctypes.c_void_p).value or 0
+        return (address >> 4 ^ address >> 16) % 4096
+
+
+def two_of_one_entry() -> tuple[Loop, Loop]:
+    found: dict[int, Loop] = {}
+    while (loop := Loop()).entry not in found:
+        found[loop.entry] = loop
+    return found[loop.entry], loop
+
+
+def test_a_loop_with_a_barrier_never_has_one_thread(double, tmp_path):
+    """Not even if another loop, whose code has the same entry in the table of loops, ends while it runs."""
+    path = compiled("void *__TVMBackendParallelLaunch, *__TVMBackendParallelBarrier;", tmp_path)
+    _held, code = tvm.runtime.load_module(path), ctypes.CDLL(path)
+    launch = LAUNCH(ctypes.c_void_p.in_dll(code, "__TVMBackendParallelLaunch").value)
+    barrier = BARRIER(ctypes.c_void_p.in_dll(code, "__TVMBackendParallelBarrier").value)
+    plain, waiting = two_of_one_entry()
+    began, results = threading.Semaphore(0), list[int]()
+    may_end, may_wait = threading.Event(), threading.Event()
+
+    def until_told(_task: int, _group: int | None) -> int:
+        began.release()
+        return int(not may_end.wait(10))
+
+    def meanwhile(task: int, group: int | None) -> int:
+        if task == 0:
+            waiting.body = barrier
+            may_end.set()
+            for thread in others:
+                thread.join()
+            second.start()
+            second.join(0.2)  # it waits for the threads of this one, unless it does without them
+            may_wait.set()
+        may_wait.wait(10)
+        return barrier(task, group)
+
+    plain.body, waiting.body = until_told, meanwhile
+    others = [threading.Thread(target=launch, args=(plain.code, None, 1)) for _ in range(3)]
+    second = threading.Thread(target=lambda: results.append(launch(waiting.code, None, 2)))
+    for thread in others:
+        thread.start()
+        began.acquire()
+    assert launch(waiting.code, None, 2) == 0
+    second.join()
+    assert results == [0]
+
+
 def test_threads_must_be_at_least_one():
     with pytest.raises(ValueError, match="from 1 to 1024, not 0"):
         runtime.set_num_threads(0)

@@ -32,75 +32,72 @@ struct ParallelGroup {
 };
 using ParallelLambda = int (*)(int task, ParallelGroup* group, void* data);
 
-// Raised when records of loops no longer hold.
-std::atomic<uint32_t> generation{0};
-
 // How long a loop takes, and whether its tasks use a barrier. Both decide into how many tasks the loop is
-// cut.
-class LoopProfile {
- public:
-  // Forgets what was recorded of another loop.
-  void BindTo(ParallelLambda loop) {
-    const uint32_t now = generation.load(std::memory_order_relaxed);
-    if (loop_.load(std::memory_order_relaxed) == loop && generation_.load(std::memory_order_relaxed) == now)
-      return;
-    loop_.store(loop, std::memory_order_relaxed);
-    generation_.store(now, std::memory_order_relaxed);
-    best_.store(Clock::duration::max(), std::memory_order_relaxed);
-    timed_.store(0, std::memory_order_relaxed);
-    has_barrier_.store(false, std::memory_order_relaxed);
-  }
-
-  bool IsTimed() const { return timed_.load(std::memory_order_relaxed) >= kTimedRuns; }
-
-  void Record(Clock::duration run) {
-    if (run < best_.load(std::memory_order_relaxed)) best_.store(run, std::memory_order_relaxed);
-    timed_.fetch_add(1, std::memory_order_relaxed);
-  }
-
-  void NoteBarrier() { has_barrier_.store(true, std::memory_order_relaxed); }
-
-  // Whether one thread may run all tasks, one after the other: they are known not to wait for each other.
-  bool MayRunAlone() const { return IsTimed() && !has_barrier_.load(std::memory_order_relaxed); }
-
-  // Into how many tasks the share of each thread is cut. Tasks that wait for each other need a thread each.
-  int TasksPerThread() const {
-    const bool is_long = IsTimed() && best_.load(std::memory_order_relaxed) >= kLongLoop;
-    return is_long && !has_barrier_.load(std::memory_order_relaxed) ? kTasksPerThread : 1;
-  }
-
- private:
-  static constexpr int kTimedRuns = 3;
+// cut. It is one word, so threads that share an entry of the table see all of it, and of one loop.
+struct Known {
+  static constexpr uint64_t kTimedRuns = 3;
   static constexpr int kTasksPerThread = 8;
   // A task costs about ten nanoseconds and an attempt to steal about a hundred: together about 1 % of this
   // time.
   static constexpr Clock::duration kLongLoop = std::chrono::microseconds(30);
 
-  std::atomic<ParallelLambda> loop_{nullptr};
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<Clock::duration> best_{Clock::duration::max()};
-  std::atomic<int> timed_{0};
-  std::atomic<bool> has_barrier_{false};
+  bool IsTimed() const { return timed == kTimedRuns; }
+
+  // Whether one thread may run all tasks, one after the other: they are known not to wait for each other.
+  bool MayRunAlone() const { return IsTimed() && has_barrier == 0; }
+
+  // Into how many tasks the share of each thread is cut. Tasks that wait for each other need a thread each.
+  int TasksPerThread() const { return MayRunAlone() && is_short == 0 ? kTasksPerThread : 1; }
+
+  uint64_t loop : 48;  // its address; a loop at a longer one is always new
+  uint64_t timed : 2;
+  uint64_t is_short : 1;  // at least one run was
+  uint64_t has_barrier : 1;
+  uint64_t unused : 12;
 };
 
-// The entry of a hash table without chains. Two loops that share an entry are timed again whenever they
-// alternate, which is slower but not wrong.
-LoopProfile& ProfileOf(ParallelLambda loop) {
-  static std::array<LoopProfile, 4096> profiles;
-  const auto address = reinterpret_cast<uintptr_t>(loop);
-  LoopProfile& entry = profiles[(address >> 4 ^ address >> 16) % profiles.size()];
-  entry.BindTo(loop);
-  return entry;
+using Entry = std::atomic<Known>;
+static_assert(Entry::is_always_lock_free, "a loop must not wait for a lock to begin");
+
+// A hash table without chains. Two loops that share an entry are timed again whenever they alternate, which
+// is slower but not wrong.
+std::array<Entry, 4096> known_loops;
+
+uint64_t AddressOf(ParallelLambda loop) { return reinterpret_cast<uintptr_t>(loop); }
+
+Entry& EntryOf(ParallelLambda loop) {
+  const uint64_t address = AddressOf(loop);
+  return known_loops[(address >> 4 ^ address >> 16) % known_loops.size()];
+}
+
+// What is known of `loop` if its entry is `entry`.
+Known Of(ParallelLambda loop, const Known& entry) {
+  if (entry.loop == AddressOf(loop)) return entry;
+  Known nothing{};
+  nothing.loop = AddressOf(loop);
+  return nothing;
+}
+
+Known Recorded(ParallelLambda loop) { return Of(loop, EntryOf(loop).load(std::memory_order_relaxed)); }
+
+// Adds a run of a loop to its entry, which may be that of another loop by now.
+void Record(ParallelLambda loop, Clock::duration run, bool has_barrier) {
+  Entry& entry = EntryOf(loop);
+  Known before = entry.load(std::memory_order_relaxed), after{};
+  do {
+    after = Of(loop, before);
+    after.timed = std::min<uint64_t>(after.timed + 1, Known::kTimedRuns);
+    after.is_short |= run < Known::kLongLoop ? 1 : 0;
+    after.has_barrier |= has_barrier ? 1 : 0;
+  } while (!entry.compare_exchange_weak(before, after, std::memory_order_relaxed));
 }
 
 // Where all tasks of a group wait for each other. It is reusable: each use is a round of its own.
 class Barrier {
  public:
-  explicit Barrier(LoopProfile* loop) : loop_(loop) {}
-
   // False when a task failed and will therefore never arrive.
   bool Wait(int tasks) {
-    loop_->NoteBarrier();
+    is_used_.store(true, std::memory_order_relaxed);
     const int round = round_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == tasks) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -113,10 +110,11 @@ class Barrier {
     return !broken_.load(std::memory_order_relaxed);
   }
 
+  bool IsUsed() const { return is_used_.load(std::memory_order_relaxed); }
   void Break() { broken_.store(true, std::memory_order_relaxed); }
 
  private:
-  LoopProfile* loop_;
+  std::atomic<bool> is_used_{false};
   std::atomic<int> arrived_{0};
   std::atomic<int> round_{0};
   std::atomic<bool> broken_{false};
@@ -144,8 +142,7 @@ class FirstError {
 // One launch of a loop: what its tasks run and share.
 class Launch {
  public:
-  Launch(ParallelLambda lambda, void* data, LoopProfile* loop)
-      : lambda_(lambda), data_(data), barrier_(loop) {}
+  Launch(ParallelLambda lambda, void* data) : lambda_(lambda), data_(data) {}
 
   // Every team-th task, beginning with `first`.
   void RunStrided(int first, int team, int tasks) {
@@ -159,6 +156,7 @@ class Launch {
     ParallelTasks(group.num_task, threads, [&](int task, TeamRank) { RunTask(task, &group); });
   }
 
+  bool HasBarrier() const { return barrier_.IsUsed(); }
   int Finish() const { return errors_.Raise(); }
 
  private:
@@ -184,14 +182,14 @@ class Launch {
 // of a long loop.
 int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
   const int threads = InParallelRegion() ? 1 : tasks == 0 ? NumThreads() : std::min(tasks, NumThreads());
-  LoopProfile& profile = ProfileOf(lambda);
-  Launch launch(lambda, data, &profile);
-  const Alone alone(profile.MayRunAlone() ? threads : 1);
+  const Known known = Recorded(lambda);
+  Launch launch(lambda, data);
+  const Alone alone(known.MayRunAlone() ? threads : 1);
   if (alone) {
     launch.RunStrided(0, 1, tasks == 0 ? threads : tasks);
     return launch.Finish();
   }
-  const int tasks_per_thread = tasks == 0 && threads > 1 ? profile.TasksPerThread() : 1;
+  const int tasks_per_thread = tasks == 0 && threads > 1 ? known.TasksPerThread() : 1;
   if (tasks_per_thread > 1) {
     launch.RunStealing(threads, tasks_per_thread);
     return launch.Finish();
@@ -200,13 +198,13 @@ int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
     OnTeam(threads,
            [&](TeamRank rank) { launch.RunStrided(rank.index, rank.size, tasks == 0 ? threads : tasks); });
   };
-  if (profile.IsTimed()) {
+  if (known.IsTimed()) {
     run();
     return launch.Finish();
   }
   const Clock::time_point begin = Clock::now();
   run();
-  profile.Record(Clock::now() - begin);
+  Record(lambda, Clock::now() - begin, launch.HasBarrier());
   return launch.Finish();
 }
 
@@ -236,7 +234,9 @@ void Claim(const char* symbol, void* address) {
 
 }  // namespace
 
-void ForgetLoops() { generation.fetch_add(1, std::memory_order_relaxed); }
+void ForgetLoops() {
+  for (Entry& entry : known_loops) entry.store(Known{}, std::memory_order_relaxed);
+}
 
 bool OwnsParallelLoops() { return Registered(kLaunchSymbol) == reinterpret_cast<void*>(ParallelLaunch); }
 
