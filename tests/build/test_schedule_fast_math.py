@@ -129,8 +129,10 @@ def test_quarter_powers(exponent):
     assert (np.abs(power - expected) / expected).max() < 5e-7
 
 
-def test_other_powers_are_left_to_the_library():
-    assert "T.pow" in scheduled(lambda a: op.power(a, relax.const(0.3)), (100,))
+@pytest.mark.parametrize("exponent", [0.3, math.inf, -math.inf, math.nan])
+def test_other_powers_are_left_to_the_library(exponent):
+    script = scheduled(lambda a: op.power(a, relax.const(exponent, "float32")), (100,))
+    assert "T.pow" in script and "T.vectorized" in script
 
 
 def test_double_precision_is_left_to_the_library():

@@ -122,7 +122,7 @@ def _power(call: Call) -> Expr:
     """
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5
-    if quarters != int(quarters) or not 0 < abs(quarters) <= _MAX_QUARTERS:
+    if not 0 < abs(quarters) <= _MAX_QUARTERS or quarters != int(quarters):
         return call
     whole, rest = divmod(int(abs(quarters)), 4)
     infinity, below = (tirx.const(value, "float32") for value in (inf, -inf))
