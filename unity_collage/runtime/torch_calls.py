@@ -69,12 +69,12 @@ def register(operators: Iterable[str]) -> None:
 
 
 def register_missing(error: str) -> bool:
-    """Register the operator that is missing according to ``error``; returns whether it was not registered before.
+    """Register the operator that is missing according to ``error``; returns whether it names one.
 
     Raises RuntimeError if PyTorch, or the operator, is not here.
     """
     named = re.search(_MISSING, error)
-    if named is None or named[1] in _registered:
+    if named is None:
         return False
     register([named[1]])
     return True

@@ -1,6 +1,6 @@
 """TVM's virtual machine for a program, started without TVM's compiler."""
 
-import sys
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from threading import Lock
@@ -127,25 +127,28 @@ def with_functions_of_tvm(call: Callable[[], _Result]) -> _Result:
 
     It may be an operator of PyTorch. A few operators, such as ``unique``, call functions of TVM that are written in
     Python: TVM's packages for it are imported, which takes a second and 200 MB.
+
+    Another thread may look up the function at the same time. So ``call`` fails only if it lacks a function again.
     """
-    try:
-        return call()
-    except Exception as error:
-        if "Cannot find" not in str(error) or not _is_found(str(error)):
-            raise
-    return with_functions_of_tvm(call)
+    missing = set[str]()
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            lacks = re.search("Cannot find.*", str(error))
+            if lacks is None or lacks[0] in missing:
+                raise
+            missing.add(lacks[0])
+            _look_up(lacks[0])
 
 
-def _is_found(error: str) -> bool:
-    """Whether the function that an error names was missing and may now be registered.
+def _look_up(error: str) -> None:
+    """Register the function that an error names, if it is known where it is.
 
     Raises RuntimeError for a function that only the caller can register.
     """
     if torch_calls.register_missing(error):
-        return True
+        return
     if reason := custom_ops.why_not_found(error):
         raise RuntimeError(reason)
-    if "tvm.relax" in sys.modules:
-        return False
     import_without_torch("tvm.relax")
-    return True
