@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from result_file import ResultFile
 from rich.console import Console
 from rich.table import Table
 
@@ -45,15 +45,15 @@ def measure(
     figures: Callable[[Path, argparse.Namespace], Figures],
     table: Callable[[Mapping[str, Figures]], Table],
 ) -> None:
-    """Print and store the figures of each model as soon as they are known; those of other models stay in the file."""
-    stored: Path | None = options.json
-    found: dict[str, Figures] = json.loads(stored.read_text()) if stored and stored.exists() else {}
-    for model in options.models:
-        found[model.stem] = figures(model, options)
-        print(f"{model.stem}: {found[model.stem]}", flush=True)
-        if stored:
-            stored.write_text(json.dumps(found, indent=1) + "\n")
-    Console().print(table(found))
+    """Print and store the figures of each model as soon as they are known; those in the file are not measured again.
+
+    Ends the process with 1 where a model has failed.
+    """
+    results = ResultFile(options.json, options)
+    paths = {model.stem: model for model in options.models}
+    is_complete = results.fill(paths, lambda name: figures(paths[name], options))
+    Console().print(table(results.rows))
+    sys.exit(not is_complete)
 
 
 def command(*arguments: object) -> None:

@@ -4,21 +4,22 @@
 
 ``StackProducts``, ``ExpandTransposed`` and ``ChannelsLast`` run on every model. For each network that one changes, two
 programs are compiled with the same database, and timed in turns: that of all passes, and that without the rewrite.
-*Ratio* is the time without it over the time with it (median and quartiles of the rounds): below 1 it loses.
+*Ratio* is the time without it over the time with it (median and quartiles of the rounds). A rewrite loses where the
+upper quartile is below 1, and the last line names the networks. Rows that FILE has are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+import sys
 from pathlib import Path
-from typing import Any
 
 import networks
 import tvm
 import tvm_ffi
 from layouts import seconds_of
+from result_file import ResultFile, Row
 from rich.console import Console
 from rich.table import Table
 from tvm.ir import IRModule
@@ -52,18 +53,18 @@ def changes(rewrite: str, mod: IRModule) -> bool:
 
 def compiled(mod: IRModule, database: CostDatabase, budget: float, without: str) -> uc.Program:
     """The program of the searched plan, ``without`` one rewrite."""
-    costs = MeasuredCost(database, budget_seconds=budget)
+    costs = MeasuredCost(database, budget_seconds=budget, packs=False)
     with costs:
         passes = Pipeline(backends=tuple(kernel_backends()), model=costs).passes()
         kept = [step for step in passes if not is_named(step, without)]
         return compile_with(tvm.transform.Sequential(kept, name="collage"), mod)
 
 
-def figures(name: str, rewrite: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    """The ratio of a network's two programs, and the seconds of both; None where the rewrite changes nothing."""
+def figures(name: str, rewrite: str, options: argparse.Namespace) -> Row:
+    """The ratio of a network's two programs, and the seconds of both; none where the rewrite changes nothing."""
     mod = import_model(networks.load(name)).mod
     if not changes(rewrite, mod):
-        return None
+        return {"changes": False}
     with Scratch("rewrites") as folder:
         database = CostDatabase(Path(folder) / "costs.db")
         for without in ("", rewrite):  # both know the costs of both
@@ -78,17 +79,25 @@ def figures(name: str, rewrite: str, options: argparse.Namespace) -> dict[str, A
     ]
     low, middle, high = statistics.quantiles([without / used for used, without in times], n=4)
     used, without = (statistics.median(column) for column in zip(*times, strict=True))
-    return {"ratio": middle, "quartiles": [low, high], "seconds": used, "seconds_without": without}
+    return {
+        "changes": True,
+        "ratio": middle,
+        "quartiles": [low, high],
+        "seconds": used,
+        "seconds_without": without,
+    }
 
 
-def table(found: dict[str, dict[str, Any]]) -> Table:
-    """A row for each network and rewrite."""
+def table(found: dict[str, Row]) -> Table:
+    """A row for each network and rewrite that changes it, and the networks where a rewrite loses."""
     made = Table("rewrite", "network", "ms with", "ms without", "ratio", box=None)
-    for key, row in found.items():
-        if row:
-            low, high = row["quartiles"]
-            times = (f"{row[each] * 1e3:.2f}" for each in ("seconds", "seconds_without"))
-            made.add_row(*key.split(" "), *times, f"{row['ratio']:.2f} ({low:.2f}-{high:.2f})")
+    changed = {key: row for key, row in found.items() if row["changes"]}
+    for key, row in changed.items():
+        low, high = row["quartiles"]
+        times = (f"{row[each] * 1e3:.2f}" for each in ("seconds", "seconds_without"))
+        made.add_row(*key.split(" "), *times, f"{row['ratio']:.2f} ({low:.2f}-{high:.2f})")
+    lost = [key for key, row in changed.items() if row["quartiles"][1] < 1]
+    made.caption = f"{len(found)} looked at, {len(changed)} changed; loses: {', '.join(lost) or 'none'}"
     return made
 
 
@@ -105,16 +114,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    stored = options.json
-    found: dict[str, Any] = json.loads(stored.read_text()) if stored and stored.exists() else {}
-    for rewrite in options.rewrites:
-        for name in options.networks:
-            if (key := f"{rewrite} {name}") not in found:
-                found[key] = figures(name, rewrite, options)
-                print(key, found[key], flush=True)
-                if stored:
-                    stored.write_text(json.dumps(found, indent=1) + "\n")
-    Console(width=140).print(table(found))
+    asked = {
+        f"{rewrite} {name}": (name, rewrite) for rewrite in options.rewrites for name in options.networks
+    }
+    results = ResultFile(options.json, options)
+    is_complete = results.fill(asked, lambda key: figures(*asked[key], options))
+    Console(width=140).print(table(results.rows))
+    sys.exit(not is_complete)
 
 
 if __name__ == "__main__":

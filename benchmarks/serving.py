@@ -8,7 +8,8 @@ serves each number of callers in turn. A caller is a Python thread that calls as
 own. Its results are compared, bit for bit, with those of a call alone. The table has medians over the rounds of calls a
 second, and of the median and the 99th percentile of a call's seconds.
 
-OpenVINO's hint for latency has one stream of work, that for throughput one for each few threads.
+OpenVINO's hint for latency has one stream of work, that for throughput one for each few threads. Models that the file
+of ``--json`` has are not measured again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,6 +94,7 @@ class Server:
     """A runtime with a model, in a process of its own."""
 
     def __init__(self, runtime: str, file: Path, shape: Sequence[int], threads: int):
+        self._runtime = runtime
         arguments = [runtime, str(file), json.dumps(list(shape)), str(threads)]
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", *arguments],
@@ -105,7 +108,9 @@ class Server:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([callers, seconds]) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        if not (answer := self._process.stdout.readline()):
+            raise RuntimeError(f"the process of {self._runtime} ended with code {self._process.wait()}")
+        return json.loads(answer)
 
     def close(self) -> None:
         """End the process."""
@@ -173,20 +178,26 @@ def measured(name: str, folder: Path, options: argparse.Namespace) -> dict[str, 
     assert compiled.signature is not None
     shape = [int(size) for size in getattr(compiled.signature.inputs[0], "shape", None) or ()]
     there = [runtime for runtime in RUNTIMES if find_spec(runtime.partition(",")[0]) is not None]
-    servers = {
-        runtime: Server(runtime, program if runtime == OURS else source, shape, options.threads)
-        for runtime in there
-    }
     rounds: dict[str, dict[str, list[dict[str, Any]]]] = {runtime: {} for runtime in there}
-    for _ in range(options.rounds):
-        for callers in options.callers:
-            for runtime, server in servers.items():
-                rounds[runtime].setdefault(str(callers), []).append(server.serve(callers, options.seconds))
-    for server in servers.values():
-        server.close()
+    with ExitStack() as stack:
+        servers = {
+            runtime: stack.enter_context(
+                closing(Server(runtime, program if runtime == OURS else source, shape, options.threads))
+            )
+            for runtime in there
+        }
+        for _ in range(options.rounds):
+            for callers in options.callers:
+                for runtime, server in servers.items():
+                    rounds[runtime].setdefault(str(callers), []).append(
+                        server.serve(callers, options.seconds)
+                    )
     return {
-        runtime: {callers: _summary(found) for callers, found in by_callers.items()}
-        for runtime, by_callers in rounds.items()
+        "missing": [runtime for runtime in RUNTIMES if runtime not in there],
+        "runtimes": {
+            runtime: {callers: _summary(found) for callers, found in by_callers.items()}
+            for runtime, by_callers in rounds.items()
+        },
     }
 
 
@@ -196,38 +207,33 @@ def _summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    import unity_collage as uc
+    from result_file import ResultFile
 
     options = _options(arguments)
-    known: dict[str, Any] = {
-        "threads": options.threads,
-        "target": str(uc.host_target()),
-        "missing": [name for name in ("onnxruntime", "openvino") if find_spec(name) is None],
-        "models": {},
-    }
+    results = ResultFile(options.json, options)
     with TemporaryDirectory(prefix="collage-serving-") as folder:
-        for name in options.models:
-            known["models"][name] = measured(name, Path(folder), options)
-    if options.json:
-        Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
-    _print(known)
+        is_complete = results.fill(options.models, lambda name: measured(name, Path(folder), options))
+    _print(results.rows)
+    sys.exit(not is_complete)
 
 
-def _print(known: dict[str, Any]) -> None:
+def _print(rows: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from unity_collage.report import duration
 
     table = Table("model", "callers", "runtime", "calls a second", "median", "p99", "wrong", box=None)
-    for name, runtimes in known["models"].items():
+    for name, row in rows.items():
+        runtimes = row["runtimes"]
         for callers in next(iter(runtimes.values())):
-            for runtime, rows in runtimes.items():
-                row = rows[callers]
-                figures = [f"{row['throughput']:.0f}", duration(row["median"]), duration(row["p99"])]
-                table.add_row(name, callers, runtime, *figures, str(row["wrong"]))
-    if known["missing"]:
-        table.caption = f"not installed: {', '.join(known['missing'])}"
+            for runtime, by_callers in runtimes.items():
+                found = by_callers[callers]
+                figures = [f"{found['throughput']:.0f}", duration(found["median"]), duration(found["p99"])]
+                table.add_row(name, callers, runtime, *figures, str(found["wrong"]))
+    missing = dict.fromkeys(runtime for row in rows.values() for runtime in row["missing"])
+    if missing:
+        table.caption = f"not installed: {', '.join(missing)}"
     Console(width=120).print(table)
 
 

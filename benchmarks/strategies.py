@@ -7,16 +7,19 @@ the order of the backends, as large as it goes), the exact search, the exact sea
 programs (*exact + recheck*), and evolution from the exact plan on, whose fitness is the time of the program. Stock TVM
 is its own pipeline. Only backends that make kernels take part. Two strategies with the same plan have one program: it
 stands in the first column that has it, and the others are empty.
+
+A row takes the budget, the time of breeding, and the time for building and timing about ten programs. Rows that FILE
+has are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from pathlib import Path
-from typing import Any
 
 import networks
+from result_file import ResultFile, Row
 from rich.console import Console
 from rich.table import Table
 from zoo import kernel_backends
@@ -24,34 +27,54 @@ from zoo import kernel_backends
 import unity_collage as uc
 from unity_collage import Refinement
 from unity_collage.feedback import Breeding
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.report import duration
 
 NETWORKS = (
-    "bert_base_128", "inception_v1", "mobilenetv2_100", "nasnet_a_mobile", "nasrnn", "resnet50", "resnext50_32x4d",
+    "bert_base_128", "dcgan", "inception_v1", "mobilenetv2_100", "nasnet_a_mobile", "nasrnn", "resnet50",
+    "resnext50_32x4d",
 )  # fmt: skip
 INFORMED = "collage, informed"
 TITLES = {"collage": "exact", INFORMED: "exact + recheck", "collage, bred": "evolution"}
 
 
-def figures(name: str, options: argparse.Namespace) -> dict[str, Any]:
+class KernelBudget(MeasuredCost):
+    """Costs with a budget for kernels alone, and without what the database knows of earlier comparisons of programs.
+
+    The budget of a compile also counts the time for building programs. When it is spent, the recheck and the evolution
+    are left out, and the row would lack them. The winner of an earlier comparison would take the place of a strategy
+    with the same plan.
+    """
+
+    def is_budget_spent(self) -> bool:
+        return False
+
+    def database_and_lock(self) -> tuple[uc.CostDatabase | None, bool]:
+        return None, False
+
+
+def figures(name: str, options: argparse.Namespace) -> Row:
     """The seconds of each strategy's program by the comparison's name, or why it has none."""
     breeding = Breeding(seconds=options.breed) if options.breed else None
-    program = uc.compile(
-        networks.load(name),
-        backends=kernel_backends(),
-        database=options.database,
-        budget_seconds=options.budget,
-        refine=Refinement(breeding=breeding),
-        packs=False,
-        recompile=True,
-    )
+    with KernelBudget(uc.CostDatabase(options.database), budget_seconds=options.budget, packs=False) as costs:
+        program = uc.compile(
+            networks.load(name),
+            backends=kernel_backends(),
+            estimator=costs,
+            refine=Refinement(breeding=breeding),
+        )
     compared = (program.plan or {})["main"].comparison
     assert compared is not None
     times = {each.name: each.seconds or each.reason for each in compared.programs}
-    return {"winner": compared.winner, "programs": times}
+    return {
+        "winner": compared.winner,
+        "programs": times,
+        "timed": compared.created,
+        "others": compared.others,
+    }
 
 
-def table(found: dict[str, dict[str, Any]]) -> Table:
+def table(found: dict[str, Row]) -> Table:
     """A row for each network: the time of each program, and its ratio to that of the exact plan."""
     rows = {name: _by_strategy(row["programs"]) for name, row in found.items()}
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
@@ -95,16 +118,10 @@ def main() -> None:
     parser.add_argument("--database", type=Path)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    stored = options.json
-    found: dict[str, dict[str, Any]] = json.loads(stored.read_text()) if stored and stored.exists() else {}
-    for name in options.networks:
-        if name in found:
-            continue
-        found[name] = figures(name, options)
-        print(name, found[name], flush=True)
-        if stored:
-            stored.write_text(json.dumps(found, indent=1) + "\n")
-    Console(width=180).print(table(found))
+    results = ResultFile(options.json, options)
+    is_complete = results.fill(options.networks, lambda name: figures(name, options))
+    Console(width=180).print(table(results.rows))
+    sys.exit(not is_complete)
 
 
 if __name__ == "__main__":
