@@ -110,6 +110,13 @@ def test_special_values(function, expected):
     np.testing.assert_allclose(values(function, SPECIAL), expected, rtol=5e-7, atol=1e-37)
 
 
+def test_silu_of_large_negative_numbers_is_zero_and_that_of_infinity_nan():
+    """As the product of x and its sigmoid, in PyTorch and ONNX Runtime as well."""
+    x = np.array([-np.inf, -3.4e38, -1e30, -100, 3.4e38, np.inf] * 8, "float32")
+    expected = [np.nan, 0, 0, 0, 3.4e38, np.inf] * 8
+    np.testing.assert_allclose(values(op.nn.silu, x), expected, rtol=5e-7, atol=1e-37)
+
+
 @pytest.mark.parametrize(
     "function",
     [op.exp, op.tanh, op.sigmoid, op.log, op.atan, op.asin, op.acos, op.sinh, op.cosh, op.erf, op.nn.silu],

@@ -9,7 +9,7 @@ exp           1.0e-7 relative             2^n (1 + r + r^2 P4(r)), |r| <= ln(2)/
                                           (the argument reduction of Cody and Waite)
 tanh          3.0e-7 relative             x P5(x^2) / Q4(x^2), |x| cut at 9.04
 erf           3.0e-7 relative             x P5(x^2) / Q5(x^2), |x| cut at 3.92
-sigmoid       3.0e-7 relative             1 / (1 + exp(-x)), |x| cut where exp(-x) leaves float32
+sigmoid       3.0e-7 relative             1 / (1 + exp(-x)); 0 or 1 where exp(-x) leaves float32
 sinh, cosh    1.8e-7 relative             exp(|x|/2) twice, halved; below 1 sinh is its series
 log           8.0e-8 relative             n ln(2) + z - z^2/2 + z^3 P8(z), z + 1 from sqrt(1/2) to sqrt(2)
 atan          2.0e-7 relative             x + x^3 P3(x^2), |x| <= tan(pi/8) by the sum of two angles
@@ -138,12 +138,16 @@ def _quotient(p: Sequence[float], q: Sequence[float], limit: float) -> Callable[
 
 
 def _sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)), with x clamped to where exp(-x) is normal: beyond it the result is 1, or 0 up to 1e-38."""
+    """1 / (1 + exp(-x)), with x clamped to where exp(-x) is normal: beyond it the result is 1, or exactly 0.
+
+    SiLU multiplies it by x, which may be as large as any float32, or infinite.
+    """
 
     def of_argument(x: Expr) -> Expr:
         clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(-_LOWEST), x))
         inside = _f32(1.0) / (_f32(1.0) + let(_f32(0.0) - clamped, _exp_inside))
-        return tirx.Select(_isnan(x), x, inside)
+        bounded = tirx.Select(x < _f32(_LOWEST), _f32(0.0), inside)
+        return tirx.Select(_isnan(x), x, bounded)
 
     return let(x, of_argument)
 
