@@ -60,6 +60,13 @@ def test_means_of_halves_are_summed_in_float32():
     check(one_node("ReduceMean", {"x": x}, opset=13, axes=[1]), {"x": x}, want=[x[:, :1]])
 
 
+def test_a_mean_of_nothing_is_nan():
+    """ONNX calls it undefined. It is NaN in numpy, onnx's reference evaluator and PyTorch, and 0 in ONNX Runtime."""
+    x = np.zeros((2, 0), "float32")
+    want = np.full((2, 1), np.nan, "float32")
+    check(one_node("ReduceMean", {"x": x}, opset=13, axes=[1]), {"x": x}, want=[want])
+
+
 def test_symbolic_sizes():
     model = one_node("ReduceMean", {"x": _X}, opset=13, dims={"x": ["n", "m", 4]}, axes=[1])
     check(model, {"x": _X})
