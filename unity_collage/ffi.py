@@ -6,6 +6,8 @@ that runs a program, measures kernels or compiles a file needs neither. Where Py
 The FFI also imports a compiler driver, the exchange of tensors with PyTorch, classes that Python defines for it, and
 Python's package metadata. It reads the metadata to find its own library, which is in its own folder. These modules take
 longer to import than a small model takes to load. So they are imported when they are first used.
+
+It also imports ml_dtypes, with which it takes the types of that package as arguments. Ours are given by name.
 """
 
 from __future__ import annotations
@@ -22,14 +24,21 @@ from typing import Any
 
 def import_without_torch(module: str) -> None:
     """Import a module as if PyTorch were not installed. A later ``import torch`` works as usual."""
-    if "torch" in sys.modules:
+    with _without("torch"):
         import_module(module)
+
+
+@contextmanager
+def _without(module: str) -> Iterator[None]:
+    """Inside the ``with`` block the module seems not to be installed, unless it is imported already."""
+    if module in sys.modules:
+        yield
         return
-    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's mark for a module that cannot be imported
+    sys.modules[module] = None  # type: ignore[assignment]  # Python's mark for a module that cannot be imported
     try:
-        import_module(module)
+        yield
     finally:
-        del sys.modules["torch"]
+        del sys.modules[module]
 
 
 class _Later(ModuleType):
@@ -95,6 +104,7 @@ def _without_collector() -> Iterator[None]:
 @contextmanager
 def _lightly() -> Iterator[None]:
     with ExitStack() as stack:
+        stack.enter_context(_without("ml_dtypes"))
         stack.enter_context(_later("tvm_ffi.cpp"))
         stack.enter_context(_later("importlib.metadata", **_NO_PACKAGES))
         stack.enter_context(_later("typing_extensions", get_annotations=inspect.get_annotations))

@@ -257,8 +257,8 @@ def test_torch_is_not_imported_where_a_program_runs(code: str) -> None:
 
 LIGHT = """
 import sys, unity_collage.ffi, tvm_ffi
-early = {"importlib.metadata", "tvm_ffi.cpp", "tvm_ffi.dataclasses", "typing_extensions"} & set(sys.modules)
-assert not early, early
+late = {"importlib.metadata", "ml_dtypes", "tvm_ffi.cpp", "tvm_ffi.dataclasses", "typing_extensions"}
+assert not late & set(sys.modules), late & set(sys.modules)
 
 @tvm_ffi.dataclasses.py_class("collage.test.Node")
 class Node(tvm_ffi.Object):
@@ -276,6 +276,24 @@ assert tvm_ffi.dataclasses is sys.modules["tvm_ffi.dataclasses"]
 
 def test_parts_of_the_ffi_that_programs_do_not_need_are_imported_when_they_are_used() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+NARROW = """
+import sys, numpy as np
+from unity_collage import load
+from unity_collage.calling.inputs import taking
+from unity_collage.calling.signature import TensorSpec
+from unity_collage.calling.tensors import array_of_tensor, empty
+assert array_of_tensor(empty((2,), "float32")).dtype == "float32" and "ml_dtypes" not in sys.modules
+take = taking(TensorSpec("x", "bfloat16", (2,)))
+tensor = take(np.array([1, 3], "bfloat16"), {})
+assert array_of_tensor(tensor).astype("float32").tolist() == [1, 3]
+"""
+
+
+def test_numpy_gets_types_that_it_lacks_where_a_program_has_them() -> None:
+    done = subprocess.run([sys.executable, "-c", NARROW], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
 import numpy as np
 import tvm_ffi
 from tvm_ffi import Tensor
@@ -13,7 +12,7 @@ from tvm_ffi import Tensor
 from ..errors import CollageError, first_line
 from .memory import HOST, Memory, memory_of
 from .signature import OtherSpec, Spec, TensorSpec, TupleSpec, shown, tensor_text
-from .tensors import NotTaken, is_of_torch, what
+from .tensors import NotTaken, is_of_torch, numpy_type, what
 
 _NUMBERS = ("uint", "int", "float", "bfloat", "bool")
 """How the names of types begin that may be converted to each other."""
@@ -43,7 +42,7 @@ class TensorInput:
     def __init__(self, spec: TensorSpec, memory: Memory = HOST):
         self._spec = spec
         self._memory = memory
-        self._dtype = np.dtype(spec.dtype)
+        self._dtype = numpy_type(spec.dtype)
         self._type = tvm_ffi.dtype(spec.dtype)
         fixed = spec.shape is not None and all(isinstance(dim, int) for dim in spec.shape)
         self._extents = spec.shape if fixed else None  # a shape without symbols: one comparison checks it

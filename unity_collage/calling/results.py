@@ -15,7 +15,7 @@ from ..errors import CollageError
 from ..runtime import cuda
 from .memory import HOST, Memory, memory_of
 from .signature import Dim, Signature, TensorSpec, shown, tensor_text
-from .tensors import CPU, array_of_tensor, is_of_torch, what
+from .tensors import CPU, array_of_tensor, is_of_torch, numpy_type, what
 
 
 def let_numpy_read_tensors() -> None:
@@ -126,7 +126,7 @@ class Buffers:
             )
 
 
-_numpy_type = cache(np.dtype)
+_numpy_type = cache(numpy_type)
 
 
 def _fits(array: Any, dtype: str, shape: tuple[Dim, ...] | None) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
 import numpy as np
 import tvm_ffi
 from tvm_ffi import Tensor
@@ -36,7 +35,20 @@ _DEVICE = tvm_ffi.device("cpu")
 load_tvm_runtime()
 _allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
 _shape = lru_cache(maxsize=1024)(tvm_ffi.Shape)  # a new one takes 2 us
-_type = cache(lambda dtype: tvm_ffi.dtype(np.dtype(dtype).name))  # of a type of numpy or its name; takes 1 us
+_type = cache(lambda dtype: tvm_ffi.dtype(numpy_type(dtype).name))  # of numpy or by its name; takes 1 us
+
+
+def numpy_type(dtype: str | np.dtype) -> np.dtype:
+    """A type of numpy, given as itself or by its name; raises TypeError where there is none.
+
+    numpy knows bfloat16 and floats of 8 bits from ml_dtypes, which takes as long to import as a small program to load.
+    """
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        import ml_dtypes  # noqa: F401
+
+        return np.dtype(dtype)
 
 
 class NotTaken(CollageError):
@@ -124,7 +136,7 @@ def copied_tensor(tensor: Tensor) -> Tensor:
 
 def array_of_tensor(tensor: Tensor) -> np.ndarray:
     """A new array with the values of a tensor on the CPU, or of a contiguous one on a CUDA device."""
-    array = np.empty(tensor.shape, np.dtype(str(tensor.dtype)))
+    array = np.empty(tensor.shape, numpy_type(str(tensor.dtype)))
     if tensor.__dlpack_device__()[0] == cuda.DEVICE[0]:
         cuda.copy_to_host(array.ctypes.data, tensor.data_ptr(), array.nbytes)
         return array
@@ -141,7 +153,7 @@ def is_of_torch(value: Any) -> bool:
 
 def copy_bytes(source: Tensor, target: Tensor) -> None:
     """Write a tensor to another of its type and shape; both are contiguous and on the CPU."""
-    nbytes = source.numel() * np.dtype(str(source.dtype)).itemsize
+    nbytes = source.numel() * numpy_type(str(source.dtype)).itemsize
     ctypes.memmove(target.data_ptr(), source.data_ptr(), nbytes)
 
 
