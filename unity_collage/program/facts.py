@@ -13,8 +13,7 @@ from ..calling.processor import instruction_sets
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
 from ..errors import CollageError
-from ..runtime import cuda, custom_op_libraries, custom_ops, libraries, remote_calls, torch_calls
-from ..runtime.custom_op_libraries import CustomOpLibrary, libraries_in
+from ..runtime import cuda, libraries
 from ..runtime.vendors import VENDORS, part_of, wheel_version
 from ..runtime.virtual_machine import modules_in, runtimes_in
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tvm.target import Target
 
     from ..plan.plan import Plan
+    from ..runtime.custom_op_libraries import CustomOpLibrary
 
 _TVM, _TORCH = "apache-tvm", "torch"
 """The wheels of TVM and of PyTorch."""
@@ -99,6 +99,9 @@ def facts_about(
     ``targets``: all that its kernels are for, ``target`` among them. Raises CollageError for a program that calls other
     machines: it has connections of this process.
     """
+    from ..runtime import custom_ops, remote_calls, torch_calls  # of a process that compiles
+    from ..runtime.custom_op_libraries import libraries_in
+
     remote: list[str] = getattr(executable, remote_calls.NOTE, [])
     if remote:
         raise CollageError(
@@ -222,9 +225,7 @@ def _why_not_installed(facts: Facts) -> str | None:
     for name in backends_in(facts):
         if reason := runtime.why_unavailable(name):
             return f"it needs {name}: {_pinned(reason, facts['wheels'])}"
-    if reason := torch_calls.why_unavailable(torch_calls_in(facts)):
-        return reason
-    if reason := custom_op_libraries.why_not_here(custom_op_libraries_in(facts)):
+    if reason := _why_no_operators(facts):
         return reason
     for wheel, needed in facts["wheels"].items():
         installed = wheel_version(wheel)
@@ -238,6 +239,20 @@ def _pinned(reason: str, wheels: Mapping[str, str]) -> str:
     """``reason`` with the version of the wheel that it says to install: another one would be refused too."""
     found = (f"{reason}=={version}" for wheel, version in wheels.items() if reason.endswith(f" {wheel}"))
     return next(found, reason)
+
+
+def _why_no_operators(facts: Facts) -> str | None:
+    """Why operators of PyTorch or of libraries of the user's are not here; most programs have none of either."""
+    if operators := torch_calls_in(facts):
+        from ..runtime import torch_calls
+
+        if reason := torch_calls.why_unavailable(operators):
+            return reason
+    if registered := custom_op_libraries_in(facts):
+        from ..runtime import custom_op_libraries
+
+        return custom_op_libraries.why_not_here(registered)
+    return None
 
 
 def _device_facts(target: Target, backends: Sequence[str]) -> DeviceFacts:

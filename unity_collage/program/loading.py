@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from .. import runtime
@@ -68,17 +67,10 @@ def kept_program(file: BinaryIO) -> Program:
     Like a new program it starts with its first run, and then raises an error if it is for another processor.
     """
     facts: Facts = facts_in(file)
-    program = _program(_Later(partial(_module_in, file, facts, "the kept program")), file, facts)
+    executable = SimpleNamespace(jit=partial(_module_in, file, facts, "the kept program"))  # as those of TVM
+    program = _program(executable, file, facts)
     program.plan = plans_in(facts)
     return program
-
-
-@dataclass(frozen=True)
-class _Later:
-    """A stand-in for the executable of a program, which is loaded when it is needed."""
-
-    jit: Callable[[], Any]
-    """Returns its module, as TVM's executables do."""
 
 
 def _program(executable: Any, file: BinaryIO, facts: Facts) -> Program:

@@ -1,6 +1,6 @@
 """The one thread pool, shared by the vendor libraries and the kernels that TVM generates."""
 
-import platform
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,7 +91,7 @@ def flush_denormals(flush: bool = True) -> bool:
     thread and of the threads of the pool: each thread that calls programs sets it for itself, as with
     ``torch.set_flush_denormal``. False on processors without such a mode.
     """
-    bits = _FLUSHING.get(platform.machine(), 0)
+    bits = _FLUSHING.get(os.uname().machine, 0)
     mode = float_mode()
     restore_float_mode(mode | bits if flush else mode & ~bits)
     return bits != 0

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
 
-from unity_collage.runtime import cuda, custom_ops, streams, torch_calls
+from unity_collage.runtime import cuda, streams
 from unity_collage.runtime.libraries import load_tvm_runtime
 from unity_collage.runtime.vendors import VENDORS
 
@@ -147,6 +147,8 @@ def _look_up(error: str) -> None:
 
     Raises RuntimeError for a function that only the caller can register.
     """
+    from unity_collage.runtime import custom_ops, torch_calls  # most programs call no such function
+
     if torch_calls.register_missing(error):
         return
     if reason := custom_ops.why_not_found(error):
