@@ -1,11 +1,6 @@
 // The workers of the pool. A region costs two transfers of a cache line per worker: one for its call, one for
 // its end.
 #include <pthread.h>
-#include <unistd.h>
-#if defined(__linux__)
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#endif
 
 #include <algorithm>
 #include <atomic>
@@ -44,29 +39,6 @@ void Pause() {
   _mm_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
-#endif
-}
-
-// Whether the system can put fences into other threads. It is asked before there are workers. If a worker
-// asked when it first needs to know, the process could be forked at that moment. The new process would then
-// wait for the answer for ever.
-std::atomic<bool> can_order{false};
-
-void AskForOrdering() {
-#if defined(SYS_membarrier)
-  can_order.store(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0);
-#endif
-}
-
-// Puts a fence into every running thread of the process: what this thread has stored before is seen by what
-// they load after, and what they have stored before by what it loads after. False where the system cannot do
-// this.
-bool OrderAllThreads() {
-#if defined(SYS_membarrier)
-  return can_order.load(std::memory_order_relaxed) &&
-         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-#else
-  return false;
 #endif
 }
 
@@ -119,7 +91,7 @@ class Worker {
 
  private:
   // A fence between the call and this load would cost every region a transfer. Without one, a worker that
-  // falls asleep at this moment can be missed; WaitForCallAfter has the fence for both.
+  // falls asleep at this moment can be missed; WaitForCallAfter looks once more.
   void WakeIfAsleep() {
     if (!asleep_.load(std::memory_order_relaxed)) return;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -161,9 +133,9 @@ class Worker {
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
     // A caller that has just missed the flag may never look again: it may wait for this worker inside the
-    // region, as oneDNN's barriers do. Either it sees the flag from here on, or its call is seen now. Where
-    // the system cannot order them, the worker checks once more when the call has become visible.
-    if (!OrderAllThreads()) wake_.wait_for(lock, kStoreDelay, is_called);
+    // region, as oneDNN's barriers do. So the worker checks once more when the call has become visible. Linux
+    // could order the two at once (membarrier), but it takes milliseconds to register a process with threads.
+    wake_.wait_for(lock, kStoreDelay, is_called);
     // wait() without a limit needs the C++ library of GCC 12, which systems with glibc 2.34 lack.
     while (!wake_.wait_for(lock, kSleep, is_called)) {
     }
@@ -255,7 +227,6 @@ std::atomic<Team*> team{nullptr};
 
 Team& GlobalTeam() {
   static const bool made = [] {
-    AskForOrdering();
     team.store(new Team);
     pthread_atfork(nullptr, nullptr, [] { team.store(new Team); });
     return true;
