@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from operator import index
 
 from tvm import ir, relax, tirx
@@ -98,20 +98,21 @@ def between(main: relax.Function, samples: Sequence[Sizes]) -> list[Sizes]:
     """
     by_name = {name: sorted({sizes[name] for sizes in samples}) for name in (samples[0] if samples else {})}
     longest = max(by_name, key=lambda name: len(by_name[name]), default="")
+    pairs = list(pairwise(by_name.get(longest, [])))
     found: list[Sizes] = []
-    for pair in (by_name[longest][:2], by_name[longest][-2:]) if longest else ():
-        size = _middle(*pair, multiples(main).get(longest, 1)) if len(pair) == 2 else None
-        if size is not None:
-            sizes = {name: size if name == longest else few[0] for name, few in by_name.items()}
-            found += [sizes] if sizes not in found and can_have(main, sizes) else []
+    for low, high in dict.fromkeys([*pairs[:1], *pairs[-1:]]):
+        size = _middle(low, high, multiples(main).get(longest, 1))
+        sizes = {name: size if name == longest else few[0] for name, few in by_name.items()}
+        if size and can_have(main, sizes):
+            found.append(sizes)
     return found
 
 
-def _middle(low: int, high: int, unit: int) -> int | None:
-    """An odd multiple of ``unit`` near the geometric mean of two sizes, or an even one; None if none is between."""
+def _middle(low: int, high: int, unit: int) -> int:
+    """An odd multiple of ``unit`` near the geometric mean of two sizes, or an even one; 0 if none is between."""
     inner = range(low // unit + 1, -(-high // unit))
     mean = math.sqrt(low * high) / unit
-    return min(inner, key=lambda count: (count % 2 == 0, abs(count - mean)), default=0) * unit or None
+    return min(inner, key=lambda count: (count % 2 == 0, abs(count - mean)), default=0) * unit
 
 
 def _volume(sizes: Sizes) -> int:
