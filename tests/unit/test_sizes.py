@@ -446,7 +446,7 @@ class _Watching(CostModel):
 
 
 def test_each_function_has_its_share_of_the_time_and_what_is_left_goes_to_the_next() -> None:
-    mod, model, seen = MakeVariants({"n": [1, 2, 3], "m": [4]})(Model), _Watching(), []
+    mod, model, seen = MakeVariants({"n": [2, 16, 128], "m": [4]})(Model), _Watching(), []
 
     def change(func: Any) -> Any:
         seen.append((sizes_of(func).get("n"), model.part))
@@ -454,7 +454,7 @@ def test_each_function_has_its_share_of_the_time_and_what_is_left_goes_to_the_ne
 
     with_shares(mod, model, change)
     order = [size for size, _ in seen[:4]]
-    assert order == [1, None, 3, 2], "the function for all sizes comes second, then large sizes"
+    assert order == [2, None, 128, 16], "the function for all sizes comes second, then large sizes"
     before = 0.85  # the rest is for weighing the function for all sizes over the samples
     assert [part for _, part in seen[:4]] == pytest.approx([before * p for p in (0.4, 0.7, 0.85, 1.0)])
     assert all(entry == (None, 1.0) for entry in seen[4:])

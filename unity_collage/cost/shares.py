@@ -32,15 +32,17 @@ def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc],
     it. Where there are many, the last ones get what the others leave: the function for all other sizes runs there.
     """
     functions = dict(mod.functions_items())
-    variants = [gvar for gvar, func in functions.items() if sizes_of(func)]
+    variants = sorted(
+        (gvar for gvar, func in functions.items() if sizes_of(func)),
+        key=lambda gvar: math.prod(sizes_of(functions[gvar]).values()),
+    )
     others = [gvar for gvar, func in functions.items() if like_of(func) and not sizes_of(func)]
-    later = sorted(variants[1:], key=lambda gvar: -math.prod(sizes_of(functions[gvar]).values()))
     whole = (
         _BEFORE_WEIGHING
         if any(range_of(func) and not is_switch(func) for func in functions.values())
         else 1.0
     )
-    shares = {gvar: whole * part for gvar, part in _shares([*variants[:1], *others, *later])}
+    shares = {gvar: whole * part for gvar, part in _shares([*variants[:1], *others, *reversed(variants[1:])])}
     for gvar in [*shares, *(gvar for gvar in functions if gvar not in shares)]:
         with model.sharing(shares.get(gvar, 1.0)):
             functions[gvar] = change(functions[gvar])
