@@ -30,13 +30,13 @@ def weighted(chosen: Iterable[Sizes], samples: Samples) -> list[Weighted]:
 def with_others(chosen: Sequence[Weighted], others: Sequence[Sizes]) -> list[Weighted]:
     """``chosen`` sizes and ``others``, from few elements to many, with weights that add up to 1.
 
-    Each of the others has the least weight of the chosen ones.
+    The others have half of all weight: most of the chosen sizes will have a variant, which runs there instead.
     """
-    least = min((weight for _, weight in chosen), default=1.0)
-    found = [*chosen, *((sizes, least) for sizes in others)]
-    total = math.fsum(weight for _, weight in found)
-    scaled = [(sizes, weight / total) for sizes, weight in found]
-    return sorted(scaled, key=lambda each: math.prod(each[0].values()))
+    if not others:
+        return list(chosen)
+    halved = [(sizes, weight / 2) for sizes, weight in chosen]
+    found = [*halved, *((sizes, 0.5 / len(others)) for sizes in others)]
+    return sorted(found, key=lambda each: math.prod(each[0].values()))
 
 
 def weights_of(name: str, sizes: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
