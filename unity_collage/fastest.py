@@ -16,6 +16,7 @@ from .cost.method import MEDIAN
 from .cost.model import Capability, CostModel
 from .errors import CollageError
 from .feedback.builder import ProgramBuilder
+from .feedback.claims import with_claim
 from .feedback.percentiles import percentile_of, too_few_runs
 from .feedback.refine import refined
 from .feedback.room import OF_OURS, why_no_room
@@ -23,6 +24,7 @@ from .feedback.runtimes_alone import fastest_runtime
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
 from .graph.calls import external_symbols
+from .graph.variants import range_of
 from .lowering.build import build
 from .lowering.live_memory import held_by
 from .measure.choices import has_no_choice
@@ -145,6 +147,8 @@ def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Re
     if best.report is not None and best.report.winner in origins:  # its plan was given, not searched for
         mod = ScheduleBranches(pipeline.model)(mod)
         executable = build(mod, builder.target) if _has_branches(mod) else executable
+        if any(map(range_of, builder.costed.functions.values())):
+            mod = with_claim(mod, builder.ours())
     if pipeline.explain:
         mod = _explained(mod, pipeline, builder)
     return replace(best, mod=mod, executable=executable)

@@ -24,6 +24,8 @@ from unity_collage.cli.check_plan import findings
 from unity_collage.compiler import explain
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import CollageError, ModelError
+from unity_collage.feedback.builder import finished
+from unity_collage.feedback.claims import with_claim
 from unity_collage.feedback.records import choice_of, described
 from unity_collage.graph.variants import UpTo, called_by_switch, range_of, up_to_of
 from unity_collage.inspection.given_plan import compare_plan
@@ -462,6 +464,55 @@ def test_no_kernel_is_asked_for_twice() -> None:
     model = BySize(fused_pays_below_16)
     costed({"n": [4, 64], "m": [2]}, model)
     assert len(model.asked) == len(set(model.asked))
+
+
+@cache
+def with_a_given_winner() -> IRModule:
+    """A final module of one kernel for each operator, with the claim of :func:`standard`'s search."""
+    before, after = standard()
+    choice = {
+        name: tuple(c.id for c in candidates if len(c.indexes) == 1)
+        for name, candidates in CANDIDATES.by_function(before).items()
+    }
+    return with_claim(finished(before, choice, host_target(), "greedy"), after)
+
+
+def test_a_given_plan_that_won_is_compared_with_the_static_plans(tmp_path: Path) -> None:
+    given = with_a_given_winner()
+    claim = claim_of(given)
+    assert [each.sizes["n"] for each in claim.sizes] == [2, 8, 64]
+    assert all(each.runs == each.variant for each in claim.sizes)
+    assert [each.seconds for each in claim.sizes] == pytest.approx([3e-6, 12e-6, 96e-6])
+    assert [each.regret for each in claim.sizes] == pytest.approx([1e-6, 4e-6, 0.0])
+    assert any(
+        remark.startswith("the greatest regret is 0.004 ms") for remark in PLAN.read(given["main"]).remarks
+    )
+    found = verdicts(reported(given, tmp_path))
+    assert found["main"].startswith("3 sizes, 0.037 ms expected")
+    assert found["main_n_8_m_2"] == "given, not searched: it claims no bound"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"regret": 0.0}, "the regret is 1.*e-06 s, not 0.0 s"),
+        ({"best_seconds": 3e-6, "regret": 0.0}, "the static plan costs 2.*e-06 s, not 3e-06 s"),
+        ({"certificate": None}, "there is no certificate of the static plan"),
+    ],
+)
+def test_forged_claims_of_given_plans_are_refused(changes: Any, reason: str, tmp_path: Path) -> None:
+    found = verdicts(reported(with_a_given_winner(), tmp_path, of_first(**changes)))["main"]
+    with pytest.raises(AssertionError, match=f"does not hold: at n 2, m 2: {reason}"):
+        raise AssertionError(found)
+
+
+def test_a_given_plan_costs_what_its_kernels_cost(tmp_path: Path) -> None:
+    def cheaper(plans: dict[str, Plan]) -> None:
+        plans["main_n_2_m_2"] = replace(plans["main_n_2_m_2"], seconds=2e-6)
+        of_first(seconds=2e-6, regret=0.0)(plans)
+
+    found = verdicts(reported(with_a_given_winner(), tmp_path, cheaper))["main"]
+    assert found.startswith("does not hold: at n 2, m 2: main_n_2_m_2: its kernels cost 3"), found
 
 
 def reported(mod: IRModule, path: Path, change: Callable[[dict[str, Plan]], None] = lambda _: None) -> str:

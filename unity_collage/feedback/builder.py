@@ -37,12 +37,23 @@ class ProgramBuilder:
     """Replaces the costs that do not hold in the running program."""
     whole_models: WholeModels = field(default_factory=dict[str, Entrant])
     """Whole-model programs that are also compared."""
+    _ours: list[IRModule] = field(default_factory=list[IRModule], init=False, repr=False, compare=False)
+    """The final module of the cheapest plan of ``costed``, once it was searched."""
 
     def searched(self, costed: IRModule) -> Built:
         """The final module of the cheapest plan for the costs of ``costed``, and its program."""
-        with self.target:
-            mod = self.search(costed)
+        mod = self.ours() if costed.same_as(self.costed) else self._searched(costed)
         return mod, build(mod, self.target)
+
+    def ours(self) -> IRModule:
+        """The final module of the cheapest plan of ``costed``, which is searched once."""
+        if not self._ours:
+            self._ours.append(self._searched(self.costed))
+        return self._ours[0]
+
+    def _searched(self, costed: IRModule) -> IRModule:
+        with self.target:
+            return self.search(costed)
 
     def chosen(self, choice: Choice, origin: str) -> Built:
         """The final module of a choice, and its program; ``origin`` is the ``algorithm`` of its plan."""

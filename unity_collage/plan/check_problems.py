@@ -125,6 +125,20 @@ def _why_wrong_at(there: Problem, plan: Plan, seconds: float) -> str | None:
     return why_wrong_cost(there, [by_id[id_] for id_ in claim.chosen], claim.left_behind, seconds)
 
 
+def why_not_in(there: Problem, plan: Plan) -> str | None:
+    """Why a plan that was given, not searched, does not cost in this problem what it claims, or None.
+
+    It names its kernels, and not its views, which cost nothing.
+    """
+    by_id = {option.id: option for option in there.options}
+    if unknown := [kernel.label for kernel in plan.kernels if kernel.candidate not in by_id]:
+        return f"{unknown[0]} is no candidate with a cost"
+    seconds = fsum(there.cost(by_id[kernel.candidate]) for kernel in plan.kernels)
+    if not there.has_transitions and not are_equal(seconds, plan.seconds):
+        return f"its kernels cost {seconds} s there, not {plan.seconds} s"
+    return None
+
+
 def why_wrong_weights(weights: Sequence[float]) -> str | None:
     """Why these are not the weights of all calls, or None."""
     if not weights or (all(weight > 0 for weight in weights) and are_equal(fsum(weights), 1.0)):

@@ -13,7 +13,7 @@ from ..search import Problem
 from ..search.certificate import why_not
 from ..search.validity import ROUNDING
 from .check import Finding, milliseconds
-from .check_problems import are_equal, why_another_problem, why_malformed, why_wrong_weights
+from .check_problems import are_equal, why_another_problem, why_malformed, why_not_in, why_wrong_weights
 from .instance import unpacked
 from .plan import Plan
 from .ranges import RangeClaim, SizeClaim, named, regret_text
@@ -146,15 +146,18 @@ def _why_wrong_best(
             return f"the plan of {each.variant} does not hold"
         if not own.sizes or not _is_for(own.sizes, each.sizes):
             return f"{each.variant} is for other sizes"
-    certificate = own.certificate if own is not None else each.certificate
-    if certificate is None:
-        return "there is no certificate of the static plan"
-    if own is None:
+    certificate = own.certificate if own is not None else None
+    if certificate is None and each.certificate is not None:  # the variant was left out, or has a given plan
+        certificate = each.certificate
         problem = unpacked(each.problem)
         there = stated(each.variant)
         reason = why_malformed(problem) or (there and why_another_problem(problem, there))
         if reason := reason or why_not(problem, certificate):
             return f"the static plan: {reason}"
+        if own is not None and (reason := why_not_in(problem, own)):
+            return f"{each.variant}: {reason}"
+    if certificate is None:
+        return "there is no certificate of the static plan"
     if not are_equal(certificate.seconds, each.best_seconds):
         return f"the static plan costs {certificate.seconds} s, not {each.best_seconds} s"
     if certificate.proved != each.proved:

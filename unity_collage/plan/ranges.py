@@ -40,7 +40,7 @@ class SizeClaim:
     variant: str
     """The function with that static plan, which may have been left out."""
     certificate: Certificate | None = None
-    """The claim about the static plan, if the variant was left out; otherwise the plan of the variant has it."""
+    """The claim about the static plan, if the variant was left out, or has a given plan: a searched one has its own."""
     problem: str = ""
     """The problem that it answers."""
 
