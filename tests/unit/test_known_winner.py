@@ -25,7 +25,9 @@ from unity_collage.plan.plan import Plan
 from unity_collage.search import Problem
 from unity_collage.testing import graphs
 
-BUILDER: Any = SimpleNamespace(whole_models={}, stock=lambda: ("module", "executable"))
+BUILDER: Any = SimpleNamespace(
+    whole_models={}, stock=lambda: ("module", "executable"), costed=IRModule({"main": graphs.chain()})
+)
 NONE: Choice = {}
 UNLIMITED = replace(BY_DEFAULT, build_seconds=math.inf)
 
