@@ -31,7 +31,7 @@ _address_of = ctypes.pythonapi.PyCapsule_GetPointer
 _address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-class HostTensor:
+class MnnTensor:
     """A tensor of a session, and memory for its values: dense, in the order of ONNX."""
 
     def __init__(self, mnn: Any, tensor: Any) -> None:
@@ -90,8 +90,8 @@ class MnnSession:
         self.outputs = self._tensors(mnn, self._network.getSessionOutputAll(self._session))
 
     @staticmethod
-    def _tensors(mnn: Any, found: Mapping[str, Any]) -> dict[str, HostTensor]:
-        return {name: HostTensor(mnn, tensor) for name, tensor in found.items()}
+    def _tensors(mnn: Any, found: Mapping[str, Any]) -> dict[str, MnnTensor]:
+        return {name: MnnTensor(mnn, tensor) for name, tensor in found.items()}
 
     def run(self) -> None:
         """Run the model on the values of its inputs, which MNN's own memory keeps for one run only.
@@ -166,7 +166,7 @@ def _run(
                 session.outputs[name].take(_address(name, place, session.outputs[name]))
 
 
-def _address(name: str, place: tuple[int, int, int], tensor: HostTensor) -> int:
+def _address(name: str, place: tuple[int, int, int], tensor: MnnTensor) -> int:
     """The address of a tensor; raises ValueError if it has another type or size than MNN's."""
     address, nbytes, code = place
     if (nbytes, code) != (tensor.nbytes, _CODES[tensor.dtype.kind]):

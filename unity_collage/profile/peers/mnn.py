@@ -9,7 +9,7 @@ import onnx
 
 from ...converting import to_mnn
 from ...errors import ModelError
-from ...runtime.mnn_sessions import HostTensor, MnnSession
+from ...runtime.mnn_sessions import MnnTensor, MnnSession
 from ...scratch import Scratch
 from .native import kept_output, module
 from .runtimes import Inputs, Peer, python_loop
@@ -41,13 +41,13 @@ def mnn(path: Path, inputs: Inputs, threads: int) -> Peer:
     return Peer(python_loop(session.run), outputs)
 
 
-def _set(tensor: HostTensor, values: np.ndarray) -> None:
+def _set(tensor: MnnTensor, values: np.ndarray) -> None:
     """Read ``values`` in the type that the tensor has in MNN."""
     held = np.ascontiguousarray(values, tensor.dtype)
     tensor.set(held.ctypes.data)
 
 
-def _numbers(tensor: HostTensor) -> np.ndarray:
+def _numbers(tensor: MnnTensor) -> np.ndarray:
     found = np.empty(tensor.shape, tensor.dtype)
     tensor.take(found.ctypes.data)
     return found
