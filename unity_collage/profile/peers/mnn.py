@@ -9,7 +9,7 @@ import onnx
 
 from ...converting import to_mnn
 from ...errors import ModelError
-from ...runtime.mnn_sessions import MnnTensor, MnnSession
+from ...runtime.mnn_sessions import MnnSession, MnnTensor
 from ...scratch import Scratch
 from .native import kept_output, module
 from .runtimes import Inputs, Peer, python_loop
