@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import fsum
+from typing import cast
 
+from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
@@ -33,9 +35,8 @@ def with_claim(given: IRModule, ours: IRModule) -> IRModule:
     expected = fsum(each.weight * each.seconds for each in claimed)
     claim = RangeClaim(claimed, expected, max(each.regret for each in claimed), theirs.least_saving)
     plan = replace(plans["main"], range=claim, remarks=(*plans["main"].remarks, regret_text(claim)))
-    functions = dict(given.functions_items())
-    main = given.get_global_var("main")
-    functions[main] = PLAN.write(functions[main], plan)
+    main = cast(relax.Function, given["main"])
+    functions = {**dict(given.functions_items()), given.get_global_var("main"): PLAN.write(main, plan)}
     return IRModule(functions, attrs=given.attrs, global_infos=given.global_infos)
 
 
