@@ -96,7 +96,7 @@ def _starts(name: str, folder: Path, options: argparse.Namespace) -> dict[str, S
     model = networks.load(name)
     source, ours = folder / f"{name}.onnx", folder / f"{name}.so"
     onnx.save(model, source)
-    program = uc.compile(model, database=options.database)
+    program = uc.compile(model, database=options.database, recompile=True)
     program.save(ours)
     signature = program.signature
     assert signature is not None
