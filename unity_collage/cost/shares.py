@@ -27,9 +27,9 @@ _BEFORE_WEIGHING = 0.85
 def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
     """``mod`` with each function changed by ``change``, which asks ``model``; each has its share.
 
-    The first variant comes first, then the function for all other sizes, then the other variants from large to small.
-    So a large size has a plan, which differs most from that of the first. Time that one does not use is for those after
-    it. Where there are many, the last ones get what the others leave: the function for all other sizes runs there.
+    The smallest variant comes first, then the function for all other sizes, then the other variants from large to
+    small: the plan for a large size differs most from that of the smallest. Time that one does not use is for those
+    after it. The last of many variants get what the others leave; without it the function for all sizes runs there.
     """
     functions = dict(mod.functions_items())
     variants = sorted(
