@@ -87,4 +87,9 @@ def test_the_saved_program_carries_the_certificate_of_its_range(program: uc.Prog
     found = dict(findings(str(tmp_path / "layer.so")))
     assert all(finding.holds for finding in found.values()), found
     assert found["main"].text.startswith("2 sizes, ")
-    assert "weighed over 3 sizes" in found["main_any_size"].text
+    shared = {name: plan for name, plan in program.plan.items() if plan.at_samples}
+    for name, plan in shared.items():
+        assert f"weighed over {len(plan.at_samples)} size" in found[name].text
+    # Two plans share the sizes where costs say that one for small sizes and one for large ones are better.
+    weighed = {at.sizes["n"] for plan in shared.values() for at in plan.at_samples}
+    assert weighed == {1, 3, 16}

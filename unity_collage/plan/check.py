@@ -143,7 +143,7 @@ def _parts(problem: Problem, plan: Plan) -> Iterator[str]:
     if certificate.branches:
         yield f"the proof has {len(certificate.branches)} cases"
     if plan.at_samples:
-        yield f"weighed over {len(plan.at_samples)} sizes"
+        yield f"weighed over {len(plan.at_samples)} size{'' if len(plan.at_samples) == 1 else 's'}"
     if not problem.redundant:
         yield "no operator may be computed twice"
     yield from hidden_by_limits(plan.declined)
