@@ -12,35 +12,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+import tvm
 from tvm import sym, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
+from . import build
 from .stage import Expr, Iter, Stage, Var, static, stride, substitute
 
 Fetch = Callable[[dict[Var, Expr]], Stmt]
 """Returns for the values of all iterators the statement that fetches a part of the next panel."""
 
+_LINE_BYTES = 64
 _READ_TO_KEEP = (0, 3, 1)
 """The last operands of LLVM's ``prefetch``: for reading, into all caches, of data."""
 
 
 def of_next_panel(
-    stage: Stage, load: TensorLoad, outer: Sequence[Iter], turns: Sequence[Iter], width: int
+    stage: Stage, load: TensorLoad, outer: Sequence[Iter], turns: Sequence[Iter], share: Expr | int, width: int
 ) -> Fetch | None:
     """The statement that fetches a part of the next panel of ``load`` in each step of the reduction.
 
-    The innermost of the loops ``outer`` goes over panels, and ``turns`` are the loops over one panel. None if ``load``
-    does not read whole panels one after the other.
+    The innermost of the loops ``outer`` goes over panels, and ``turns`` are the loops over one panel. Of each step's
+    part of the panel, each turn fetches ``share`` of its ``width`` elements. None if ``load`` does not read whole
+    panels one after the other.
     """
-    analyzer, steps = sym.Analyzer(), stage.reduction
-    sizes = [it.size or 0 for it in (*turns, *steps)]
-    if not outer or prod(sizes) == 0:
+    steps = stage.reduction
+    inside = prod(it.size or 0 for it in steps)
+    if not outer or inside == 0:
         return None
-    panel, inside = outer[-1], prod(sizes[len(turns) :])
-    if static(stride(load, panel.var, analyzer)) != inside * width:
+    panel, per_line = outer[-1], _LINE_BYTES * 8 // tvm.DataType(str(load.source.dtype)).bits
+    firsts = range(0, share if isinstance(share, int) else min(2 * per_line, width), per_line)
+    if static(stride(load, panel.var, sym.Analyzer())) != inside * width:
         return None
-    share = -(-width // prod(sizes[: len(turns)]))
 
     def fetch(values: dict[Var, Expr]) -> Stmt:
         at: Expr = tirx.const(0, panel.var.expr_ty().dtype)
@@ -50,7 +54,10 @@ def of_next_panel(
             it.var: tirx.const(0, it.var.expr_ty().dtype) for it in steps
         }
         *indices, _ = (substitute(index, following) for index in load.indices)
-        place = tirx.address_of(tirx.BufferLoad(load.source, [*indices, at * share]))
+        return build.seq(*(line([*indices, at * share + first]) for first in firsts))
+
+    def line(indices: Sequence[Expr]) -> Stmt:
+        place = tirx.address_of(tirx.BufferLoad(load.source, indices))
         return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", place, *_READ_TO_KEEP))
 
     return fetch

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import tvm_ffi
@@ -71,6 +72,7 @@ class TileLoops:
         self.vectors = [min(step, tile.width - start) for start in range(0, tile.width, step)]
         self.chains = self._chains()
         self.fetch: prefetch.Fetch | None = None
+        self.turns, (self.turn, self.share) = 1, (tirx.Var(name, tile.lane.var.ty) for name in ("turn", "share"))
         self.lower = self._of_fewer_rows()
         self.balanced = self._of_balanced_rows() if higher is None else []
 
@@ -137,8 +139,8 @@ class TileLoops:
         rows = [*rest, *self.rows]
         # With columns in the inner loop, each core writes whole rows and has them in its caches in the next kernel.
         order = [*batch, self.column, *rows] if heavy else [*batch, *rows, self.column]
-        if heavy and self.column.size == 1 and len(wide) == 1 and self.chains == 1:
-            self.fetch = prefetch.of_next_panel(self.stage, wide[0], batch, rows, self.tile.width)
+        if heavy and self.column.size == 1 and len(wide) == 1 and None not in [it.size for it in rest]:
+            self._fetch_ahead(wide[0], batch, rest)
         split = self._tasks(order) if threads else len(order)
 
         def inside(values: Values) -> Stmt:
@@ -148,6 +150,31 @@ class TileLoops:
             return self._by_rows(tiles)
 
         return build.parallel(order[:split], inside, threads)
+
+    def _fetch_ahead(self, load: TensorLoad, batch: Sequence[Iter], rest: Sequence[Iter]) -> None:
+        """Let the tiles fetch the next panel of ``load``; the innermost of the loops ``batch`` goes over panels.
+
+        Each of the ``rest`` times the rows of tiles fetches a part. How many there are may be known only when the
+        program runs.
+        """
+        (rows,) = self.rows
+        free = rows.size is None
+        if self.chains == 1 and not (free and self.exact):
+            turns = [*rest, replace(rows, var=self.turn) if free else rows]
+            share = self.share if free else -(-self.tile.width // prod(it.size or 1 for it in turns))
+            self.turns = prod(it.size or 1 for it in rest)
+            self.fetch = prefetch.of_next_panel(self.stage, load, batch, turns, share, self.tile.width)
+            for lower in self.balanced:
+                lower.fetch = self.fetch
+        if self.lower is not None:
+            self.lower._fetch_ahead(load, batch, rest)
+
+    def _with_share(self, body: Stmt) -> Stmt:
+        """``body`` after the share of the next panel that each turn fetches, where the program must compute it."""
+        if self.fetch is None or self.rows[0].size is not None:
+            return body
+        turns = tirx.max(self.rows[0].extent, tirx.const(1, self.share.expr_ty().dtype)) * self.turns
+        return build.seq(build.opaque(self.share, tirx.truncdiv(turns + (self.tile.width - 1), turns)), body)
 
     def _tasks(self, order: Sequence[Iter]) -> int:
         """How many of the outer loops must be parallel to make enough tasks for the cores."""
@@ -203,11 +230,14 @@ class TileLoops:
         needed = tirx.Var("height", turn.ty)
 
         def of(loops: TileLoops) -> Stmt:
-            return tiles(lambda stage, at: loops._at_row(stage, at, at[turn] * needed, None))
+            return tiles(
+                lambda stage, at: loops._at_row(stage, {**at, self.turn: at[turn]}, at[turn] * needed, None)
+            )
 
         chosen = of(self)
         for lower in self.balanced:
             chosen = tirx.IfThenElse(needed <= lower.tile.height, of(lower), chosen)
+        chosen = self._with_share(chosen)
         if (fewer := self.lower) is not None:
             few = tiles(lambda stage, at: fewer._from(stage, at, tirx.const(0, turn.expr_ty().dtype)))
             chosen = tirx.IfThenElse(row.extent >= height, chosen, few)
@@ -255,9 +285,10 @@ class TileLoops:
         assert row is not None
 
         def tiles(turn: Expr) -> Stmt:
-            return self._at_row(stage, at, begin + turn * height, self.lower)
+            return self._at_row(stage, {**at, self.turn: turn}, begin + turn * height, self.lower)
 
-        return build.loop(tirx.truncdiv(row.extent - begin + (height - 1), height), tiles, row.var)
+        turns = tirx.truncdiv(row.extent - begin + (height - 1), height)
+        return self._with_share(build.loop(turns, tiles, row.var))
 
     def _tile(self, stage: Stage, at: Values) -> Stmt:
         """The code of one tile: initialise, reduce, write."""
