@@ -106,6 +106,28 @@ def test_the_next_panel_of_large_weights_is_fetched_ahead(rows: int, columns: in
     assert_layer(pack_weights(TARGET)(before), floats(rows, 784), w, b)
 
 
+@pytest.mark.parametrize(("columns", "ahead"), [(768, True), (16, False)])
+def test_the_next_panel_is_fetched_ahead_for_free_rows(columns: int, ahead: bool) -> None:
+    """The code of each height of tiles fetches; what it reads past the last panel is no access."""
+    w = floats(300, columns)
+    before = several(["n"], w)
+    after = ScheduleCPU(TARGET)(pack_weights(TARGET)(before))
+    assert ("llvm.prefetch" in after["kernel0"].script()) == ahead
+    machine = relax.VirtualMachine(relax.build(after, TARGET), tvm.cpu())
+    for rows in (1, 3, 4, 5, 7, 11, 13, 20, 33):
+        x = floats(rows, 300, seed=rows)
+        (out,) = machine["main"](tvm.runtime.tensor(x))
+        np.testing.assert_allclose(out.numpy(), x @ w, rtol=1e-4, atol=2e-4)
+
+
+def test_long_reductions_of_few_rows_have_narrow_panels() -> None:
+    """The panels of two vectors stay in the second-level cache while the next one is fetched."""
+    w = floats(2048, 512)
+    for rows, width in ((20, 32), (32, 32), ("n", 32)):
+        (_, shape) = constants(pack_weights(WIDE)(several([rows], w)))[0]
+        assert shape == (512 // width, 2048, width)
+
+
 @pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
 @pytest.mark.parametrize("rows", [1, 5, 33])
 def test_products_of_odd_sizes_are_the_same_numbers(rows: int, columns: int) -> None:
@@ -298,7 +320,7 @@ def test_kernels_of_several_sizes_read_one_packed_constant() -> None:
     assert alone == {16: (32, 768, 24), 1024: (48, 768, 16), "n": (48, 768, 16)}
     after = pack_weights(NARROW)(several([16, 1024, "n"], w))
     first, *others = (call.args[1][1] for call in calls(after))
-    assert tuple(first.value.shape) == (32, 768, 24) and all(other.same_as(first) for other in others)
+    assert tuple(first.value.shape) == (48, 768, 16) and all(other.same_as(first) for other in others)
 
 
 def test_panels_that_cost_a_kernel_too_much_are_not_shared() -> None:

@@ -29,7 +29,12 @@ _READ_TO_KEEP = (0, 3, 1)
 
 
 def of_next_panel(
-    stage: Stage, load: TensorLoad, outer: Sequence[Iter], turns: Sequence[Iter], share: Expr | int, width: int
+    stage: Stage,
+    load: TensorLoad,
+    outer: Sequence[Iter],
+    turns: Sequence[Iter],
+    share: Expr | int,
+    width: int,
 ) -> Fetch | None:
     """The statement that fetches a part of the next panel of ``load`` in each step of the reduction.
 

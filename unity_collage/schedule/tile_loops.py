@@ -72,7 +72,10 @@ class TileLoops:
         self.vectors = [min(step, tile.width - start) for start in range(0, tile.width, step)]
         self.chains = self._chains()
         self.fetch: prefetch.Fetch | None = None
-        self.turns, (self.turn, self.share) = 1, (tirx.Var(name, tile.lane.var.ty) for name in ("turn", "share"))
+        self.turns, (self.turn, self.share) = (
+            1,
+            (tirx.Var(name, tile.lane.var.ty) for name in ("turn", "share")),
+        )
         self.lower = self._of_fewer_rows()
         self.balanced = self._of_balanced_rows() if higher is None else []
 

@@ -38,12 +38,12 @@ It is the first constant divided by h, plus the second divided by u, plus the th
 vectors, for broadcasting elements, and for the tile's share of L1. They were set by hand from a few forced shapes in
 BERT, ViT and ResNeXt (Zen 5), and are not a fit.
 """
-_COST_OF_BYTE = 0.4 / 2**20
-"""The overhead of each byte that a tile reads of a large operand in the lanes.
+_COST_OF_BYTE, _FEW = 0.4 / 2**20, 32
+"""The overhead of each byte that a tile reads of a large operand in the lanes, for up to ``_FEW`` rows.
 
-All rows read these bytes again from the second-level cache, while the next ones are fetched into it. Set by hand from
-chains of products with 16 to 96 rows over weights in memory (Zen 5). With 2048 steps and 20 rows, tiles of 64 columns
-took 129 us and of 32 columns 97 us.
+All rows read these bytes again from the second-level cache, while the next ones are fetched into it. The more rows
+there are, the longer the next bytes may take. Set by hand from chains of products over weights in memory (Zen 5): with
+2048 steps and 20 rows, tiles of 64 columns took 129 us and of 32 columns 97 us.
 """
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
 """Cache lines at this distance map to one set of L1, which has 8 to 12 ways. At most ``_ALIASED_ROWS`` rows may do
@@ -108,7 +108,7 @@ def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
             one,
             cpu,
             exact,
-            _column_bytes(stage, lane),
+            _cost_of_columns(stage, lane),
         )
     )
     return Tile(lane, width, one, row, height, merit)
@@ -223,21 +223,24 @@ def _unaliased(stage: Stage, row: Iter) -> int:
     return most
 
 
-def _column_bytes(stage: Stage, lane: Iter) -> int:
-    """The bytes of one column, over the whole reduction, of the largest operand in the lanes."""
+def _cost_of_columns(stage: Stage, lane: Iter) -> float:
+    """The overhead of a tile for each column of a large operand in the lanes; see ``_COST_OF_BYTE``."""
+    large = [load for load in wide(stage, lane) if heavy(load)]
+    bits = max((tvm.DataType(str(load.source.dtype)).bits for load in large), default=0)
     steps = prod(it.size or 1 for it in stage.reduction)
-    bits = [tvm.DataType(str(load.source.dtype)).bits for load in wide(stage, lane) if heavy(load)]
-    return steps * max(bits, default=0) // 8
+    same = [it for it in stage.spatial if it is not lane and not any(varies(load, it) for load in large)]
+    rows = prod(it.size or _FEW for it in same)
+    return _COST_OF_BYTE * steps * bits / 8 * min(_FEW / rows, 1.0)
 
 
 def _sizes(
-    lanes: int, rows: int | None, most: int, one: int, cpu: CpuTraits, exact: bool, column_bytes: int
+    lanes: int, rows: int | None, most: int, one: int, cpu: CpuTraits, exact: bool, column: float
 ) -> list[tuple[float, int, int]]:
     """All possible tiles of up to ``most`` rows as (merit, width, height).
 
     The merit is the share of useful multiplications in all work, loads included. The registers must hold the results,
     a row of one operand and one broadcast element of the other. Rows of an unknown number are many, and any height
-    divides them: what is left is computed in lower tiles.
+    divides them: what is left is computed in lower tiles. ``column`` is the overhead for each column.
     """
     found: list[tuple[float, int, int]] = []
     for several in range(1, 5):
@@ -249,6 +252,6 @@ def _sizes(
                 share = 1.0 if rows is None else rows / (-(-rows // height) * height)
                 useful = _useful(lanes, width, one) * share
                 reading = _COST_OF_ROW / height + _COST_OF_COLUMN / used + _COST_OF_WIDTH * used
-                reading += width * column_bytes * _COST_OF_BYTE
+                reading += width * column
                 found.append((useful / (1 + reading), width, height))
     return found
