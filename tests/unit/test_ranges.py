@@ -230,6 +230,13 @@ def test_weighing_has_the_time_that_other_passes_leave() -> None:
     assert len(COSTS.read(weighed["main_any_size"]).samples) == 5
 
 
+def test_sizes_without_a_variant_are_weighed_first() -> None:
+    model = BySize(fused_pays_below_16)
+    costed(SAMPLES, model)
+    sizes = [size for label, size, is_free in model.asked if is_free and label == "relu+exp"]
+    assert sizes == [8, 3, 23, 2, 64], "at 8 all kernels are measured, and this one is its plan"
+
+
 def test_the_plan_for_all_sizes_is_not_that_of_the_middle_one() -> None:
     model = BySize(fused_pays_below_16)
     before, _ = standard()
@@ -319,6 +326,40 @@ def test_two_plans_for_other_sizes_are_right_on_both_sides_of_the_limit() -> Non
         np.testing.assert_allclose(
             vm["main"](tvm.runtime.tensor(x)).numpy(), np.exp(np.maximum(x, 0)), rtol=1e-5
         )
+
+
+def fused_pays_outside(label: str, size: int, is_free: bool) -> float:
+    """Two kernels are cheaper for a medium number of rows only."""
+    seconds = 1e-6 * size
+    if (label == "relu+exp") == (16 <= size < 256):
+        seconds *= 4
+    return seconds * (1.1 if is_free else 1.0)
+
+
+def test_medium_sizes_have_a_plan_of_their_own_where_two_cost_much_more(tmp_path: Path) -> None:
+    samples = {"n": [2, 8, 64, 128, 512, 1024], "m": [2]}
+    with host_target():
+        before = SplitSizes()(costed(samples, BySize(fused_pays_outside)))
+        after = ChooseVariants(0.5, math.inf)(SearchPartition()(before))
+        vm = relax.VirtualMachine(build(FuseRemaining()(OffloadBYOC()(after)), host_target()), tvm.cpu())
+    plans = PLAN.by_function(after)
+    parts = ["main_smaller_sizes", "main_medium_sizes", "main_any_size"]
+    assert [labels(plans[name]) for name in parts] == [["relu+exp"], ["relu", "exp"], ["relu+exp"]]
+    assert [each.sizes["n"] for name in parts for each in plans[name].at_samples] == [
+        *(2, 3, 8),
+        *(64, 128),
+        *(512, 725, 1024),
+    ]
+    assert plans["main"].remarks[0] == (
+        "sizes with n * m <= 45 main_smaller_sizes, otherwise with n * m <= 512 main_medium_sizes, "
+        "otherwise main_any_size"
+    )
+    assert [each.runs for each in claim_of(after).sizes] == [name for name in parts for _ in range(2)]
+    assert verdicts(reported(after, tmp_path))["main"].startswith("6 sizes, ")
+    for rows in (0, 22, 23, 256, 257, 2000):
+        x = np.random.default_rng(rows).standard_normal((rows, 2, 4), dtype=np.float32)
+        out = vm["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(out, np.exp(np.maximum(x, 0)), rtol=1e-5)
 
 
 def test_the_certificate_of_two_plans_for_other_sizes_is_checked(tmp_path: Path) -> None:

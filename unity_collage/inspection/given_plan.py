@@ -24,7 +24,7 @@ from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
 from ..making import imported_for
 from ..passes.confirm_costs import levelled
-from ..passes.split_sizes import SMALLER, whole_of
+from ..passes.split_sizes import PARTS, whole_of
 from ..pipeline import Pipeline
 from ..placing import placed
 from ..plan.candidate import VIEW, Candidate
@@ -122,13 +122,14 @@ def compare_plan(
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)
         wanted = _by_function(given, prepared, where)  # refused before anything is measured
         for name, kernels in wanted.items():
-            stated = whole_of(prepared) if name == SMALLER else name
+            stated = whole_of(prepared) if name in PARTS else name
             chosen = chosen_candidates(_graph(prepared, stated or name), kernels, f"{where}, {name}")
             _check_backends(chosen, f"{where}, {name}")
         costed = tvm.transform.Sequential(pipeline.costs())(prepared)
-        if SMALLER in wanted and SMALLER not in CANDIDATES.by_function(costed):
+        missing = [name for name in PARTS if name in wanted and name not in CANDIDATES.by_function(costed)]
+        if missing:
             raise CollageError(
-                f"{where}: one plan for all sizes is about as good here, so there is no {SMALLER}"
+                f"{where}: fewer plans for all sizes are about as good here, so there is no {missing[0]}"
             )
         found = {
             name: _compared(costed, name, kernels, pipeline.model, f"{where}, {name}")
@@ -159,9 +160,8 @@ def _by_function(
     ]
     if isinstance(given, IRModule):
         return {name: kernels_in(given, name, _graph(prepared, name), where) for name in there}
-    unknown = [name for name in given if name not in there]
-    if unknown == [SMALLER] and whole_of(prepared) is not None:  # SplitSizes makes it when there are costs
-        unknown = []
+    made = PARTS if whole_of(prepared) is not None else ()  # SplitSizes makes them when there are costs
+    unknown = [name for name in given if name not in there and name not in made]
     if unknown:
         raise CollageError(f"{where}: the model has no function {unknown[0]} with candidates")
     return dict(given)

@@ -12,7 +12,7 @@ from tvm.target import Target
 from ..frontend.models import Model
 from ..frontend.sizes import Shapes
 from ..making import imported_for
-from ..passes.split_sizes import SMALLER, whole_of
+from ..passes.split_sizes import PARTS, whole_of
 from ..pipeline import Pipeline
 from ..placing import placed
 from ..plan.plan import Plan
@@ -43,6 +43,7 @@ def of_model(
         passes = pipeline.until_costs() if has_costs else pipeline.until_candidates()
         mod = tvm.transform.Sequential(passes, name="collage.statement")(imported)
     functions = {g.name_hint: func for g, func in mod.functions_items() if isinstance(func, relax.Function)}
-    if SMALLER in plans and not has_costs and (whole := whole_of(mod)) is not None:
-        functions.setdefault(SMALLER, functions[whole])  # SplitSizes makes it from costs
+    if not has_costs and (whole := whole_of(mod)) is not None:
+        for name in (name for name in PARTS if name in plans):  # SplitSizes makes them from costs
+            functions.setdefault(name, functions[whole])
     return Statement(functions, where, has_costs)

@@ -1,15 +1,17 @@
-"""SplitSizes: a second plan for sizes between the samples, where one plan for all of them would cost much more.
+"""SplitSizes: several plans for sizes between the samples, where one plan for all of them would cost much more.
 
 Reads    ``collage.costs`` of the function for all other sizes, from WeighSizes; ``collage.switch`` of ``main``.
-Writes   a copy of that function for smaller sizes, with ``collage.up_to``; both with ``collage.costs`` and
+Writes   copies of that function for smaller sizes, with ``collage.up_to``; all with ``collage.costs`` and
          ``collage.range`` of their own samples; ``main``, which calls one of them by the product of the sizes.
 Keeps    what ``main`` computes for every size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
 from math import fsum, isqrt, prod
 from typing import cast
 
@@ -41,12 +43,15 @@ from ..search.validity import seconds_of_only
 from ..sizes.switch import Called, switch
 from ..tvm_private import give_type
 
-SMALLER = "main_smaller_sizes"
-"""The name of the second function."""
+PARTS = ("main_smaller_sizes", "main_medium_sizes")
+"""The names of the functions for the smallest sizes, and for those up to the largest part."""
+
+_REGRET_OF_PARTS = 0.1
+"""A third plan takes time and memory: where it saves little, two plans may cost this part more at a sample."""
 
 
 def whole_of(mod: IRModule) -> str | None:
-    """The function for all other sizes, of which the second one is a copy; None without a switch."""
+    """The function for all other sizes, of which those for smaller ones are copies; None without a switch."""
     main = next((func for gvar, func in mod.functions_items() if gvar.name_hint == "main"), None)
     return called_by_switch(main)[-1] if main is not None and is_switch(main) else None
 
@@ -54,12 +59,12 @@ def whole_of(mod: IRModule) -> str | None:
 @tvm.transform.module_pass(opt_level=0, name="collage.SplitSizes")
 @dataclass(frozen=True)
 class SplitSizes:
-    """Split the sizes without a variant in two by the product of their free dimensions, if that saves enough.
+    """Split the sizes without a variant in two or three by the product of their free dimensions, if that saves enough.
 
     The fastest kernels for a few rows are seldom those for many. The samples are in the order of their products. Of
     all places between two of them the pass takes the one with the least expected cost, by the costs that are known:
-    nothing is measured. It splits if that saves ``least_saving`` of the expected cost, or if a sample would lose more
-    than ``most_regret`` of its cost otherwise.
+    nothing is measured. It splits there if that saves ``least_saving`` of the expected cost, or if a sample would lose
+    more than ``most_regret`` of its cost otherwise. Then it looks for a second place in the same way.
     """
 
     least_saving: float = LEAST_SAVING
@@ -67,37 +72,63 @@ class SplitSizes:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         name = whole_of(mod)
-        if name is None or SMALLER in {gvar.name_hint for gvar in mod.get_global_vars()}:
+        if name is None or not {gvar.name_hint for gvar in mod.get_global_vars()}.isdisjoint(PARTS):
             return mod
         whole = mod.get_global_var(name)
         func = mod[whole]
         if not isinstance(func, relax.Function) or not range_of(func) or not COSTS.on(func):
             return mod
-        place = self._place(func)
-        return mod if place is None else _split(mod, whole, place)
+        places = self._places(func)
+        return _split(mod, whole, places) if places else mod
 
-    def _place(self, func: relax.Function) -> int | None:
-        """How many of the samples, in order, are the smaller ones; None where one plan is about as good."""
+    def _places(self, func: relax.Function) -> list[int]:
+        """The numbers of samples, in order, before each place; empty where one plan is about as good."""
         samples = in_order(COSTS.read(func).samples)
         if len(samples) < 3:  # of two, each has a variant, or one plan is good enough for both
-            return None
-        one = _at_samples(func, samples)
-        if one is None:
-            return None
-        best, place = one, 0
-        for count in range(1, len(samples)):
+            return []
+
+        @cache
+        def plan(first: int, last: int) -> list[float] | None:
+            return _at_samples(func, samples[first:last])
+
+        places: list[int] = []
+        current = plan(0, len(samples))
+        for most_regret in (self.most_regret, max(self.most_regret, _REGRET_OF_PARTS))[: len(PARTS)]:
+            found = None if current is None else _best_place(samples, places, current, plan)
+            if current is None or found is None:
+                break
+            place, best = found
+            saved = 1 - _expected(samples, best) / _expected(samples, current)
+            regret = max(each / least - 1 for each, least in zip(current, best, strict=True))
+            if saved < self.least_saving and regret <= most_regret:
+                break
+            places, current = sorted([*places, place]), best
+        return places
+
+
+def _best_place(
+    samples: Sequence[SampleCosts],
+    places: Sequence[int],
+    current: Sequence[float],
+    plan: Callable[[int, int], list[float] | None],
+) -> tuple[int, list[float]] | None:
+    """The place beside ``places`` with the least expected cost, and the cost at each sample then; None if none is less.
+
+    ``plan`` returns the cost at each sample of one plan for a range of them.
+    """
+    best = None
+    least = _expected(samples, current)
+    for first, last in pairwise([0, *places, len(samples)]):
+        for count in range(first + 1, last):
             if _volume(samples[count - 1].sizes) == _volume(samples[count].sizes):
                 continue
-            low, high = _at_samples(func, samples[:count]), _at_samples(func, samples[count:])
-            if (
-                low is not None
-                and high is not None
-                and _expected(samples, low + high) < _expected(samples, best)
-            ):
-                best, place = low + high, count
-        saved = 1 - _expected(samples, best) / _expected(samples, one) if place else 0.0
-        regret = max(each / least - 1 for each, least in zip(one, best, strict=True))
-        return place if place and (saved >= self.least_saving or regret > self.most_regret) else None
+            low, high = plan(first, count), plan(count, last)
+            if low is None or high is None:
+                continue
+            costs = [*current[:first], *low, *high, *current[last:]]
+            if _expected(samples, costs) < least:
+                best, least = (count, costs), _expected(samples, costs)
+    return best
 
 
 def in_order(samples: Sequence[SampleCosts]) -> list[SampleCosts]:
@@ -135,22 +166,25 @@ def weighed_over(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
     return weighed_costs(costs, [replace(each, weight=each.weight / total) for each in samples])
 
 
-def _split(mod: IRModule, whole: ir.GlobalVar, place: int) -> IRModule:
-    """``mod`` with a second function for sizes up to the geometric mean of the two samples at ``place``."""
+def _split(mod: IRModule, whole: ir.GlobalVar, places: Sequence[int]) -> IRModule:
+    """``mod`` with a function for the samples before each of the ``places``.
+
+    It is for sizes up to the geometric mean of the two samples at the place.
+    """
     func, main = cast(relax.Function, mod[whole]), cast(relax.Function, mod["main"])
     samples = in_order(COSTS.read(func).samples)
-    most = isqrt(_volume(samples[place - 1].sizes) * _volume(samples[place].sizes))
-    limit = UpTo(tuple(samples[0].sizes), most)
-    smaller = ir.GlobalVar(SMALLER)
-    give_type(smaller, func.ty)
-    small = with_up_to(_over(relax.utils.copy_with_new_vars(func), samples[:place]), limit)
     called: list[Called] = [(sizes_of(mod[name]), mod.get_global_var(name)) for name in variants_in(mod)]
-    functions = {
-        **dict(mod.functions_items()),
-        whole: _over(func, samples[place:]),
-        smaller: small,
-        mod.get_global_var("main"): switch(main, [*called, (limit, smaller)], whole),
-    }
+    functions = dict(mod.functions_items())
+    for name, (first, place) in zip(PARTS, pairwise([0, *places]), strict=False):
+        most = isqrt(_volume(samples[place - 1].sizes) * _volume(samples[place].sizes))
+        limit = UpTo(tuple(samples[0].sizes), most)
+        part = ir.GlobalVar(name)
+        give_type(part, func.ty)
+        copy = _over(relax.utils.copy_with_new_vars(func), samples[first:place])
+        functions[part] = with_up_to(copy, limit)
+        called.append((limit, part))
+    functions[whole] = _over(func, samples[places[-1] :])
+    functions[mod.get_global_var("main")] = switch(main, called, whole)
     return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos))
 
 

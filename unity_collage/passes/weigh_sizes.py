@@ -39,9 +39,10 @@ MOST = 10
 class WeighSizes:
     """Choose the plan of a function with free sizes by its expected cost, not by that of one size.
 
-    First the kernels of the plan for the middle size are measured at each sample. If there is no time for a sample,
-    it is left out, and the plan names it. Then the search measures what can still change the plan. The pass is the last
-    one that asks for costs, so it may take all time that is left.
+    First the kernels of the plan for the middle size are measured at each sample: those without a variant come first,
+    since only this plan runs there. If there is no time for a sample, it is left out, and the plan names it. Then the
+    search measures what can still change the plan. The pass is the last one that asks for costs, so it may take all
+    time that is left.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
@@ -77,7 +78,9 @@ class WeighSizes:
         known = [
             _known_at(func, mod, sizes, self.model, asked[number]) for number, (sizes, _) in enumerate(taken)
         ]
-        measured, late = self._with_time(kernels, [*asked.values()], known)
+        own = [_full_sizes(other) for other in mod.functions.values()]
+        first = sorted(asked, key=lambda number: taken[number][0] in own)
+        measured, late = self._with_time(kernels, {number: asked[number] for number in first}, known)
         notes = _notes([sizes for sizes, _ in beyond], [taken[number][0] for number in late])
         if len(measured) < 2:
             func = skipped(func, "the plan is weighed at one size only")
@@ -95,21 +98,21 @@ class WeighSizes:
     def _with_time(
         self,
         kernels: Sequence[int],
-        asked: Sequence[Mapping[int, Workload]],
+        asked: Mapping[int, Mapping[int, Workload]],
         known: list[dict[str, Cost]],
     ) -> tuple[list[int], list[int]]:
         """The numbers of the samples at which these candidates could be measured, and of those without time for it.
 
-        What was measured is added to ``known``.
+        Samples are ``asked`` in this order. What was measured is added to ``known``.
         """
         measured: list[int] = []
         late: list[int] = []
-        for number, questions in enumerate(asked):
+        for number, questions in asked.items():
             missing = [questions[id_] for id_ in kernels if questions[id_].key not in known[number]]
             found = self.model.costs(list({each.key: each for each in missing}.values())) if missing else {}
             known[number] |= {key: cost for key, cost in found.items() if cost.origin != UNKNOWN}
             (late if any(cost.origin == UNKNOWN for cost in found.values()) else measured).append(number)
-        return measured, late
+        return sorted(measured), sorted(late)
 
     def _over(self, func: relax.Function, costs: Costs, samples: Sequence[Sample]) -> relax.Function:
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
