@@ -22,7 +22,7 @@ from math import prod
 from typing import Any
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
@@ -100,7 +100,7 @@ class TileLoops:
         row, height = self.tile.row, self.tile.height
         if row is None or row.size is not None or height == 1:
             return None
-        factor = _factor(row.extent)
+        factor = tiling.factor(row.extent)
         if factor % height == 0 or (factor > height and not self.exact):
             # Code for fewer rows would run for none only, and TVM finds divisions by zero in it.
             return None
@@ -108,16 +108,15 @@ class TileLoops:
         return TileLoops(self.stage, self.result, replace(self.tile, height=lower), self.cpu, self)
 
     def _of_balanced_rows(self) -> list[TileLoops]:
-        """The same with lower tiles, the highest first, for numbers of rows that the tiles would cover with a large
-        overlap: 20 rows are 3 tiles of 7 rows instead of 9."""
+        """The same with lower tiles, the highest first, for numbers of rows that the tiles would cover with an overlap:
+        20 rows are 3 tiles of 7 rows instead of 8."""
         row, height = self.tile.row, self.tile.height
-        if row is None or row.size is not None or self.exact or _factor(row.extent) % height == 0:
+        if row is None or row.size is not None or self.exact or tiling.factor(row.extent) % height == 0:
             return []
         least = height // 2 + 1  # of two tiles for one more row than a tile has
-        heights = {least, (height + least) // 2} - {height}
         return [
             TileLoops(self.stage, self.result, replace(self.tile, height=each), self.cpu, self)
-            for each in sorted(heights, reverse=True)
+            for each in range(height - 1, least - 1, -1)
         ]
 
     def _chains(self) -> int:
@@ -403,12 +402,6 @@ class TileLoops:
 
         along = (tile.row or tile.lane).var
         return build.loop(tile.height, row, along, ForKind.UNROLLED if unrolled else ForKind.SERIAL)
-
-
-def _factor(extent: Expr) -> int:
-    """A number of which ``extent`` is a multiple, whatever the sizes are."""
-    known = sym.Analyzer().modular_set(extent)
-    return int(known.coeff) if int(known.base) == 0 else 1
 
 
 def _tree(count: int) -> list[tuple[int, int]]:
