@@ -158,6 +158,8 @@ def test_combinations_are_counted_before_they_are_made(monkeypatch: pytest.Monke
         (range(512, 0, -1), [1, 8, 64, 512]),
         (range(9), [1, 2, 4, 8]),
         (range(-2, 1), [-2, -1, 0]),
+        (range(-5, 100, 7), [2, 9, 30, 93]),
+        (range(1, 10**12), [1, 8192, 2**27, 10**12 - 1]),
     ],
 )
 def test_few_members_stand_for_a_range(sizes: range, members: list[int]) -> None:

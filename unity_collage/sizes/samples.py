@@ -81,12 +81,20 @@ def _distinct(name: str, sizes: Sequence[int] | Mapping[int, float]) -> list[int
 
 def members_of(sizes: range, most: int = MOST_BY_DEFAULT) -> list[int]:
     """Members of a range that stand for it: its ends, and those nearest to powers of two spread evenly between them."""
-    if len(sizes) <= most or max(sizes) < 1:
-        return sorted(sizes)
-    low, high = min(size for size in sizes if size > 0), max(sizes)
+    ordered = sizes if sizes.step > 0 else sizes[::-1]
+    if len(ordered) <= most or ordered[-1] < 1:
+        return list(ordered)
+    positive = ordered[max(0, -((ordered.start - 1) // ordered.step)) :]
+    low, high = positive[0], positive[-1]
     step = math.log2(high / low) / (most - 1)
     powers = [2 ** round(math.log2(low) + step * place) for place in range(1, most - 1)]
-    return sorted({low, high} | {min(sizes, key=lambda size, near=near: abs(size - near)) for near in powers})
+    return sorted({low, high, *(_nearest(positive, near) for near in powers)})
+
+
+def _nearest(ascending: range, size: int) -> int:
+    """The member nearest to ``size``, the smaller one of two; a range may have more members than can be looked at."""
+    place = (size - ascending.start + (ascending.step - 1) // 2) // ascending.step
+    return ascending[min(max(place, 0), len(ascending) - 1)]
 
 
 def between(main: relax.Function, samples: Sequence[Sizes]) -> list[Sizes]:
