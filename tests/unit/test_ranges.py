@@ -22,6 +22,7 @@ from tvm.script import relax as R
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cli.check_plan import findings
 from unity_collage.compiler import explain
+from unity_collage.cost import asking
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import CollageError, ModelError
 from unity_collage.feedback.builder import finished
@@ -499,6 +500,20 @@ def test_costs_by_device_stay_as_they_are_given() -> None:
     costs = COSTS.read(weighed["main_any_size"])
     assert costs.copies == copies and not costs.samples
     assert any("its costs by device are given" in reason for reason in costs.skipped)
+
+
+def test_workloads_of_many_variants_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = BySize(fused_pays_below_16)
+    with host_target():
+        mod = AnnotateCandidates(("tvm",))(MakeVariants({"n": list(range(1, 17)), "m": [2]})(Model))
+        functions = [func for func in mod.functions.values() if CANDIDATES.on(func)]
+        first = [asking.workloads(func, model, mod) for func in functions]
+        assert len(functions) == 17 and all(first)
+        monkeypatch.setattr(asking, "kernel_digest", None)
+        assert [asking.workloads(func, model, mod) for func in functions] == first
+        AnnotateCandidates(("tvm",))(Model)
+        with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+            asking.workloads(functions[0], model, mod)
 
 
 def test_no_kernel_is_asked_for_twice() -> None:

@@ -44,7 +44,13 @@ def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hasha
     return func.body, CANDIDATES.encoded(func), sizes, behind, called, str(current_target())
 
 
-@cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
+_REMEMBERED = 32
+"""How many answers are remembered. Passes ask in turn about each variant of a model, and about one function at each
+sample size: with fewer, all answers would be made again each time.
+"""
+
+
+@cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=_REMEMBERED), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with ``behind`` bytes read before each kernel; each pass that measures asks for them again."""
     func = with_rounded_scales(func)
@@ -72,7 +78,7 @@ def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[in
 
 
 def forget() -> None:
-    """Forget the functions that were asked about last: they hold the weights of their models."""
+    """Forget the functions that were asked about: they hold the weights of their models."""
     _workloads.cache.clear()
 
 

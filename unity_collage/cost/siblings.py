@@ -26,9 +26,9 @@ def expected_costs(
 
     A function with other operators is not a sibling. If several have measured a candidate, the last one counts.
     """
-    related = [
-        sibling for sibling in siblings if COSTS.on(sibling) and _operators(sibling) == _operators(func)
-    ]
+    there = [sibling for sibling in siblings if COSTS.on(sibling)]
+    own = _operators(func) if there else []
+    related = [sibling for sibling in there if _operators(sibling) == own]
     if not related:
         return {}
     asked = workloads(func, model, mod)

@@ -20,6 +20,7 @@ from ..annotations import CANDIDATES, DECLINED
 from ..backends.base import Backend
 from ..backends.native.labels import ROUNDING
 from ..backends.registry import get, select
+from ..cost.asking import forget
 from ..errors import CollageError
 from ..graph import DataflowGraph, members
 from ..graph.prim_funcs import CALL_TIR
@@ -63,6 +64,7 @@ class AnnotateCandidates:
         if self.tf32 and not is_cuda(target):
             raise CollageError(f"tf32 is for NVIDIA GPUs (cuda), and the target is {target.kind.name}")
         backends = select(self.backends, target)
+        forget()  # what was asked about earlier candidates is not asked again
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if is_partitionable(func):
