@@ -38,9 +38,9 @@ _HOST_OPS = frozenset(
 """Operators that the VM evaluates by itself, as views or shape arithmetic."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Node:
-    """One binding."""
+    """One binding. Rules ask often, and reading an expression of TVM takes long: what is found is remembered."""
 
     index: int
     """Post-dfs index."""
@@ -66,13 +66,13 @@ class Node:
     def value(self) -> relax.Expr:
         return self.binding.value
 
-    @property
+    @cached_property
     def call(self) -> relax.Call | None:
         """The value if it is a call of an operator, else None."""
         value = self.binding.value
         return value if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
 
-    @property
+    @cached_property
     def operands(self) -> tuple[relax.Expr, ...]:
         """The arguments of the call that are values; the tensors of a ``call_tir``."""
         call = self.call
@@ -80,7 +80,7 @@ class Node:
             return ()
         return tensors_of(call) if self.op == CALL_TIR else tuple(call.args)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The short name of the operator: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
         callee = callee_of(self.binding.value)
@@ -116,6 +116,11 @@ class DataflowGraph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @cached_property
+    def size_names(self) -> tuple[tuple[str, ...], ...]:
+        """For each node, the names of the sizes in what it reads and writes that are known only when it runs."""
+        return tuple(tuple(dict.fromkeys(_size_names(node))) for node in self.nodes)
 
     @cached_property
     def upstream(self) -> tuple[IndexSet, ...]:
@@ -171,6 +176,11 @@ def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
             yield from used_vars(arg)
     elif isinstance(expr, (relax.If, relax.SeqExpr, relax.Function)):
         yield from relax.analysis.free_vars(expr)
+
+
+def _size_names(node: Node) -> Iterator[str]:
+    for value in (node.var, *node.operands):
+        yield from (var.name for var in relax.analysis.tir_vars_in_type(value.ty))
 
 
 def has_kernel(call: relax.Call) -> bool:

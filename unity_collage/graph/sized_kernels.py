@@ -20,10 +20,8 @@ _TRIED = range(256)
 
 def names_of_sizes(sub: SubGraph) -> list[str]:
     """The names of the sizes in ``sub`` that are known only when the program runs."""
-    nodes = [sub.graph.nodes[i] for i in members(sub.inside)]
-    types = [value.ty for node in nodes for value in (node.var, *node.operands)]
-    found = chain.from_iterable(map(relax.analysis.tir_vars_in_type, types))
-    return list(dict.fromkeys(var.name for var in found))
+    names = sub.graph.size_names
+    return list(dict.fromkeys(chain.from_iterable(names[i] for i in members(sub.inside))))
 
 
 def why_not_told(func: relax.Function) -> str | None:
