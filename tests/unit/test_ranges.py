@@ -418,6 +418,16 @@ def test_one_plan_is_enough_where_a_second_saves_little() -> None:
     assert SplitSizes()(few).same_as(few), "two samples, which may have variants"
 
 
+def test_the_switch_says_which_functions_run_before_variants_are_chosen() -> None:
+    """Another program than that of the search has all variants: then none are chosen."""
+    before, _ = split()
+    (remark,) = PLAN.read(before["main"]).remarks
+    assert remark == (
+        "plans of their own for n 2, m 2; n 8, m 2; n 64, m 2; n 128, m 2; other sizes run with n * m <= 45 "
+        "main_smaller_sizes, otherwise main_any_size"
+    )
+
+
 def test_a_size_that_may_lose_no_more_keeps_its_variant() -> None:
     before, _ = standard()
     with host_target():
@@ -486,6 +496,19 @@ def test_variants_by_rule_stay_where_nothing_is_measured() -> None:
     model = Late(fused_pays_below_16, late=frozenset({2, 8, 64}), static=frozenset({2, 8, 64}))
     _, after = searched(SAMPLES, model)
     assert len(PLAN.read(after["main"]).variants) == 3
+
+
+def test_a_plan_without_a_cost_keeps_its_size_and_is_said_to_have_none() -> None:
+    before, _ = standard()
+    with host_target():
+        found = SearchPartition()(before)
+        gvar, func = found.get_global_var("main_n_8_m_2"), found["main_n_8_m_2"]
+        assert isinstance(func, relax.Function)
+        given = PLAN.write(func, replace(PLAN.read(func), certificate=None, proved=False))
+        after = ChooseVariants()(IRModule({**dict(found.functions_items()), gvar: given}))
+    remarks = PLAN.read(after["main"]).remarks
+    assert "n 8, m 2 keeps its plan: its cost is not known" in remarks
+    assert not any(remark.endswith("it was not weighed") for remark in remarks)
 
 
 def test_costs_by_device_stay_as_they_are_given() -> None:

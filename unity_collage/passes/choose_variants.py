@@ -9,7 +9,7 @@ Keeps    what ``main`` computes for every size.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -20,14 +20,23 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of, up_to_of
+from ..graph.variants import (
+    UpTo,
+    called_by_switch,
+    is_switch,
+    like_of,
+    range_of,
+    reached,
+    sizes_of,
+    up_to_of,
+)
 from ..lowering.by_rule import BY_RULE
 from ..plan.plan import Plan
 from ..plan.ranges import PlanAtSample, RangeClaim, SizeClaim, named, regret_text
 from ..plan.worth import LEAST_SAVING, MOST_REGRET, Offer, worth_beside_shared
 from ..sizes.samples import described
 from ..sizes.switch import Called, switch
-from ..sizes.variants import OWN
+from ..sizes.variants import who_runs, without_who_runs
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseVariants")
@@ -143,7 +152,7 @@ class _Range:
         claim = self._claim(left_out, kept, least)
         func = self._switched(kept) if gone else self.main
         before = PLAN.read(self.main)
-        remarks = (*self._remarks(claim, kept, left_out, least), *_without_first(before.remarks))
+        remarks = (*self._remarks(claim, kept, left_out, least), *without_who_runs(before.remarks))
         plan = replace(before, variants=kept, range=claim, remarks=remarks)
         return _cleaned(_with_main(self.mod, PLAN.write(func, plan)))
 
@@ -177,16 +186,15 @@ class _Range:
 
     def _switched(self, kept: Mapping[str, Mapping[str, int]]) -> relax.Function:
         """``main``, which calls the variants that stay."""
-        limits = {name: limit for name in self.others if (limit := up_to_of(self.mod[name])) is not None}
         called: list[Called] = [
-            (sizes, self.mod.get_global_var(name)) for name, sizes in {**kept, **limits}.items()
+            (sizes, self.mod.get_global_var(name)) for name, sizes in {**kept, **self._limits()}.items()
         ]
         return switch(self.main, called, self.mod.get_global_var(self.shared))
 
     def _remarks(
         self, claim: RangeClaim, kept: Mapping[str, Mapping[str, int]], left_out: set[str], least: float
     ) -> list[str]:
-        found = [self._who_runs(kept)]
+        found = [who_runs(kept.values(), self._limits(), self.shared)]
         shared = [each for each in self.known if each.variant in left_out]
         if shared:
             where = "; ".join(named(each.sizes) for each in shared)
@@ -199,34 +207,26 @@ class _Range:
             where = "; ".join(named(self.variants[name]) for name in self.by_rule)
             found.append(f"{where} has no plan of its own: there was no time to measure any of its kernels")
         found.append(regret_text(claim))
-        weighed = {each.variant for each in self.known if each.offer.shared < math.inf}
         if kept and not self.at_samples:
             found.append(
                 f"each size keeps its plan: the costs of {self.shared} at the sample sizes are not known"
             )
-        elif unknown := [named(self.variants[name]) for name in kept if name not in weighed]:
-            found.append(f"{'; '.join(unknown)} keeps its plan: it was not weighed")
+            return found
+        sure = {each.variant for each in self.known if each.offer.shared < math.inf}
+        unknown = [self.variants[name] for name in kept if name not in sure]
+        for reason, is_weighed in (("it was not weighed", False), ("its cost is not known", True)):
+            sizes = [named(each) for each in unknown if (_key(each) in self.at_samples) == is_weighed]
+            if sizes:
+                found.append(f"{'; '.join(sizes)} keeps its plan: {reason}")
         return found
 
-    def _who_runs(self, kept: Mapping[str, Mapping[str, int]]) -> str:
-        """Which functions run at which sizes."""
-        own = "; ".join(named(sizes) for sizes in kept.values())
-        limits = [(up_to_of(self.mod[name]), name) for name in self.others[:-1]]
-        if not limits and not kept:
-            return f"one plan for all sizes: {self.shared}"
-        smaller = "".join(f"with {limit} {name}, otherwise " for limit, name in limits)
-        return (
-            f"{OWN}{own}; other sizes run {smaller}{self.shared}" if kept else f"sizes {smaller}{self.shared}"
-        )
+    def _limits(self) -> dict[str, UpTo]:
+        """The functions for smaller sizes, and the sizes up to which each runs."""
+        return {name: limit for name in self.others if (limit := up_to_of(self.mod[name])) is not None}
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sizes.items()))
-
-
-def _without_first(remarks: Sequence[str]) -> tuple[str, ...]:
-    """The remarks without that of MakeVariants which names the variants."""
-    return tuple(remark for remark in remarks if not remark.startswith(OWN))
 
 
 def _with_main(mod: IRModule, main: relax.Function) -> IRModule:

@@ -2,7 +2,8 @@
 
 Reads    ``collage.costs`` of the function for all other sizes, from WeighSizes; ``collage.switch`` of ``main``.
 Writes   copies of that function for smaller sizes, with ``collage.up_to``; all with ``collage.costs`` and
-         ``collage.range`` of their own samples; ``main``, which calls one of them by the product of the sizes.
+         ``collage.range`` of their own samples; ``main``, which calls one of them by the product of the sizes, and
+         the remark of its ``collage.plan`` that says so.
 Keeps    what ``main`` computes for every size.
 """
 
@@ -19,7 +20,7 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS
+from ..annotations import CANDIDATES, COSTS, PLAN
 from ..graph import DataflowGraph
 from ..graph.variants import (
     LIKE,
@@ -41,6 +42,7 @@ from ..search import NoCover
 from ..search.auto import solve
 from ..search.validity import seconds_of_only
 from ..sizes.switch import Called, switch
+from ..sizes.variants import who_runs, without_who_runs
 from ..tvm_private import give_type
 
 PARTS = ("main_smaller_sizes", "main_medium_sizes")
@@ -174,18 +176,28 @@ def _split(mod: IRModule, whole: ir.GlobalVar, places: Sequence[int]) -> IRModul
     func, main = cast(relax.Function, mod[whole]), cast(relax.Function, mod["main"])
     samples = in_order(COSTS.read(func).samples)
     called: list[Called] = [(sizes_of(mod[name]), mod.get_global_var(name)) for name in variants_in(mod)]
+    limits: dict[str, UpTo] = {}
     functions = dict(mod.functions_items())
     for name, (first, place) in zip(PARTS, pairwise([0, *places]), strict=False):
         most = isqrt(_volume(samples[place - 1].sizes) * _volume(samples[place].sizes))
-        limit = UpTo(tuple(samples[0].sizes), most)
+        limits[name] = UpTo(tuple(samples[0].sizes), most)
         part = ir.GlobalVar(name)
         give_type(part, func.ty)
         copy = _over(relax.utils.copy_with_new_vars(func), samples[first:place])
-        functions[part] = with_up_to(copy, limit)
-        called.append((limit, part))
+        functions[part] = with_up_to(copy, limits[name])
+        called.append((limits[name], part))
     functions[whole] = _over(func, samples[places[-1] :])
-    functions[mod.get_global_var("main")] = switch(main, called, whole)
+    remark = who_runs([sizes_of(mod[name]) for name in variants_in(mod)], limits, whole.name_hint)
+    functions[mod.get_global_var("main")] = _with_remark(switch(main, called, whole), remark)
     return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos))
+
+
+def _with_remark(main: relax.Function, remark: str) -> relax.Function:
+    """``main`` with this remark in its plan, in place of the one that names the same function for all other sizes."""
+    if not PLAN.on(main):
+        return main
+    plan = PLAN.read(main)
+    return PLAN.write(main, replace(plan, remarks=(remark, *without_who_runs(plan.remarks))))
 
 
 def _over(func: relax.Function, samples: Sequence[SampleCosts]) -> relax.Function:

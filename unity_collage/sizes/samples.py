@@ -296,6 +296,6 @@ def _is_length(main: relax.Function, name: str) -> bool:
     return max(ranks, default=0) < 2
 
 
-def described(sizes: Sizes) -> str:
+def described(sizes: Mapping[str, int]) -> str:
     """``batch 1, length 32``."""
     return ", ".join(f"{name} {size}" for name, size in sizes.items())

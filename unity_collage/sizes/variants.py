@@ -20,7 +20,7 @@ from tvm.ir import IRModule
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
 from ..graph.free_sizes import with_bound_sizes
-from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, range_of, with_range
+from ..graph.variants import LIKE, SIZES, UpTo, called_by_switch, like_of, range_of, with_range
 from ..plan.plan import Plan
 from ..tvm_private import give_type
 from .merge import MergedModules
@@ -42,7 +42,7 @@ from .weights import Weighted, weighted, with_others
 
 GENERIC = "main_any_size"
 
-OWN = "plans of their own for "
+_OWN = "plans of their own for "
 """The beginning of the remark that names the variants."""
 
 _LONGEST_REASON = 200
@@ -105,8 +105,7 @@ def with_variants(
     whole_sizes = [({**like_of(merged.functions[gvar]), **sizes}, weight) for (sizes, gvar), (_, weight) in
                    zip(made, likely, strict=True)]  # fmt: skip
     chosen = with_range(_switched(merged, mod, made, whole_sizes), whole_sizes)
-    texts = "; ".join(described(sizes) for sizes, _ in made)
-    remarks.insert(0, f"{OWN}{texts}; other sizes run {GENERIC}")
+    remarks.insert(0, who_runs([sizes for sizes, _ in made], {}, GENERIC))
     plan = Plan(remarks=tuple(remarks), variants={gvar.name_hint: sizes for sizes, gvar in made})
     functions = {whole: PLAN.write(chosen, plan), **merged.functions}
     return relax.transform.Normalize()(
@@ -130,6 +129,23 @@ def _switched(
     if not are_single_tokens(main, sampled):
         generic = with_range(generic, with_others(likely, between(main, [sizes for sizes, _ in likely])))
     return switch(main, made, merged.add(GENERIC, generic, mod))
+
+
+def who_runs(own: Iterable[Mapping[str, int]], smaller: Mapping[str, UpTo], last: str) -> str:
+    """The remark that says which functions run at which sizes.
+
+    ``own``: the sizes of the variants. ``smaller``: functions for sizes up to a limit. ``last`` runs at all others.
+    """
+    named = "; ".join(map(described, own))
+    limits = "".join(f"with {limit} {name}, otherwise " for name, limit in smaller.items())
+    if named:
+        return f"{_OWN}{named}; other sizes run {limits}{last}"
+    return f"sizes {limits}{last}" if limits else f"one plan for all sizes: {last}"
+
+
+def without_who_runs(remarks: Iterable[str]) -> tuple[str, ...]:
+    """The remarks without that of :func:`who_runs`, if it names variants."""
+    return tuple(remark for remark in remarks if not remark.startswith(_OWN))
 
 
 def with_like(mod: IRModule) -> IRModule:
