@@ -418,6 +418,14 @@ def test_one_plan_is_enough_where_a_second_saves_little() -> None:
     assert SplitSizes()(few).same_as(few), "two samples, which may have variants"
 
 
+def test_kernels_that_cost_nothing_are_compared_too() -> None:
+    def free_below_16(label: str, size: int, is_free: bool) -> float:
+        return 0.0 if label == "relu+exp" and size < 16 else fused_pays_below_16(label, size, is_free)
+
+    mod = SplitSizes()(costed({"n": [2, 8, 64, 128], "m": [2]}, BySize(free_below_16)))
+    assert up_to_of(mod["main_smaller_sizes"]) == UpTo(("n", "m"), 45)
+
+
 def test_the_switch_says_which_functions_run_before_variants_are_chosen() -> None:
     """Another program than that of the search has all variants: then none are chosen."""
     before, _ = split()

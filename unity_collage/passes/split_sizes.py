@@ -101,8 +101,8 @@ class SplitSizes:
                 break
             place, best = found
             saved = 1 - _expected(samples, best) / _expected(samples, current)
-            regret = max(each / least - 1 for each, least in zip(current, best, strict=True))
-            if saved < self.least_saving and regret <= most_regret:
+            loses = any(each - low > most_regret * low for each, low in zip(current, best, strict=True))
+            if saved < self.least_saving and not loses:
                 break
             places, current = sorted([*places, place]), best
         return places
