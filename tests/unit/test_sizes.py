@@ -387,14 +387,29 @@ def test_a_plan_for_all_sizes_is_weighed_at_odd_sizes_between_samples(
     assert [tuple(sizes.values()) for sizes in found] == expected
 
 
-def test_sizes_between_samples_are_multiples_where_the_model_wants_them() -> None:
+def of_multiples() -> IRModule:
+    """A model with rows that are a multiple of 32."""
     rows = tvm.tirx.Var("rows", "int64")
     x = relax.Var("x", relax.TensorType([rows, 4], "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         cast = builder.match_cast(x, relax.TensorType([as_multiple(rows, 32), 4], "float32"))
         builder.emit_func_output(builder.emit(relax.op.nn.relu(cast)))
-    assert between(builder.get()["main"], [{"rows": 64}, {"rows": 128}]) == [{"rows": 96}]
+    return builder.get()
+
+
+def test_sizes_between_samples_are_multiples_where_the_model_wants_them() -> None:
+    assert between(of_multiples()["main"], [{"rows": 64}, {"rows": 128}]) == [{"rows": 96}]
+
+
+@pytest.mark.parametrize(
+    ("samples", "unmet"), [([32, 128], [64]), ([96], [32]), ([32, 96, 320], [64, 192]), ([32, 64], [])]
+)
+def test_programs_are_called_between_samples_with_multiples_only(
+    samples: list[int], unmet: list[int]
+) -> None:
+    mod, _ = with_variants(of_multiples(), [{"rows": rows} for rows in samples])
+    assert unmet_sizes(mod) == [{"rows": rows} for rows in unmet]
 
 
 def test_no_samples_and_no_likely_sizes() -> None:

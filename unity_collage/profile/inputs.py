@@ -11,6 +11,7 @@ from tvm.ir import IRModule
 
 from ..errors import CollageError
 from ..graph.calls import calls, op_name
+from ..graph.multiples import multiples
 from ..graph.shapes import dtype_of, tensor_type
 from ..graph.variants import called_by_switch, like_of, sizes_of, variants_in
 from ..measure.inputs import random_inputs, why_not_drawn
@@ -112,20 +113,23 @@ def unmet_sizes(mod: IRModule) -> list[dict[str, int]]:
     """Sizes of the open dimensions that are none of the samples, the smaller first; empty where there are none.
 
     They are those between the two smallest and the two largest samples, since sizes may have two plans, or half of the
-    only sample. Where that is 1, it is the size at which the kernels for all other sizes are measured: so the prompts
-    of a decoder are run too.
+    only sample. They are multiples where the model takes no others. Where half of the sample is 0, it is the size at
+    which the kernels for all other sizes are measured: so the prompts of a decoder are run too.
     """
     samples = samples_of(mod)
     if not samples:
         return []
-    others = like_of(mod[called[-1]]) if (called := called_by_switch(mod["main"])) else {}
+    called = called_by_switch(mod["main"])
+    whole = mod[called[-1]] if called else mod["main"]
+    others, of = like_of(whole) if called else {}, multiples(whole)
     small: dict[str, int] = {}
     large: dict[str, int] = {}
     for name in samples[0]:
-        *smaller, largest = sorted({sizes[name] for sizes in samples})
+        unit = of.get(name, 1)
+        *smaller, largest = sorted({sizes[name] // unit for sizes in samples})
         half = (smaller[-1] + largest) // 2 if smaller else largest // 2
-        large[name] = half or others.get(name, 1)
-        small[name] = sum(smaller[:2]) // 2 if len(smaller) > 1 else large[name]
+        large[name] = half * unit or others.get(name, unit)
+        small[name] = sum(smaller[:2]) // 2 * unit if len(smaller) > 1 else large[name]
     return [sizes for sizes in ([small, large] if small != large else [large]) if sizes not in samples]
 
 
