@@ -174,7 +174,7 @@ def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[I
     opaque = remarks_of(source.mod)
     if opaque and free_dimensions(source.mod["main"]):
         # Each variant would need sessions of its own.
-        liked = with_like(source.mod)
+        liked = with_like(source.mod, source.samples)
         return liked, (*opaque, one_plan(liked, "it has opaque calls"))
     if opaque:
         return source.mod, opaque

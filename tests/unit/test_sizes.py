@@ -40,7 +40,7 @@ from unity_collage.plan.costs import Cost
 from unity_collage.profile.inputs import samples_of, unmet_sizes
 from unity_collage.sizes import samples as size_samples
 from unity_collage.sizes.samples import between, by_default, combined, members_of, typical
-from unity_collage.sizes.variants import varied, with_variants
+from unity_collage.sizes.variants import varied, with_like, with_variants
 from unity_collage.target import host_target
 
 W = relax.const(np.ones((4, 4), np.float32))
@@ -544,6 +544,15 @@ def test_where_no_size_fits_nothing_is_measured() -> None:
     mod, (remark,) = varied(fixed, {})
     assert not like_of(mod["main"])
     assert "no sizes were found that fit" in remark
+
+
+def test_samples_without_variants_are_where_the_plan_is_weighed() -> None:
+    liked = with_like(Model, {"n": {4: 3, 16: 1}, "m": [2]})
+    assert not is_switch(liked["main"]) and like_of(liked["main"]) == {"n": 16, "m": 2}
+    assert range_of(liked["main"]) == [({"n": 4, "m": 2}, 0.75), ({"n": 16, "m": 2}, 0.25)]
+    assert like_of(with_like(Model, {"n": [3]})["main"])["n"] == 3
+    with pytest.raises(ModelError, match="no symbolic size 'k'"):
+        with_like(Model, {"k": [3]})
 
 
 def test_variants_have_no_negative_sizes() -> None:

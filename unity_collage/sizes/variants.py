@@ -30,6 +30,7 @@ from .samples import (
     are_single_tokens,
     between,
     by_default,
+    can_have,
     combined,
     described,
     free_dimensions,
@@ -148,16 +149,26 @@ def without_who_runs(remarks: Iterable[str]) -> tuple[str, ...]:
     return tuple(remark for remark in remarks if not remark.startswith(_OWN))
 
 
-def with_like(mod: IRModule) -> IRModule:
-    """``mod`` with annotations of ``main``: the size at which its kernels are measured, and likely sizes to weigh its
-    plan.
+def with_like(mod: IRModule, samples: Samples | None = None) -> IRModule:
+    """``mod`` with annotations of ``main``: the size at which its kernels are measured, and the sizes over which its
+    plan is weighed.
+
+    They are those of the ``samples`` that the model can have, with their weights, else likely ones. Raises ModelError
+    for names that are not free dimensions of ``main``.
     """
-    main = mod["main"]
-    like = typical(main)
+    main, chosen = mod["main"], combined(samples or {})
+    for sizes in chosen:
+        _check_names(main, sizes)
+    given = [sizes for sizes in chosen if can_have(main, sizes)]
+    like = typical(main, given)
     measured = main.with_attr(LIKE, like) if like else main
-    possible = weighed_by_default(main)
-    if len(possible) > 1:
-        measured = with_range(measured, weighted(possible, {}))
+    weights = (
+        weighted([{**like, **sizes} for sizes in given], samples or {})
+        if given
+        else weighted(weighed_by_default(main), {})
+    )
+    if len(weights) > 1:
+        measured = with_range(measured, weights)
     changed = {mod.get_global_var("main"): measured}
     return IRModule(
         {**dict(mod.functions_items()), **changed}, attrs=mod.attrs, global_infos=mod.global_infos
