@@ -22,7 +22,7 @@ from unity_collage.cost.model import CostModel, Workload
 from unity_collage.cost.shares import with_shares
 from unity_collage.errors import ModelError
 from unity_collage.frontend.models import import_model
-from unity_collage.frontend.sizes import split
+from unity_collage.frontend.sizes import split, with_fixed_sizes
 from unity_collage.graph.multiples import as_multiple
 from unity_collage.graph.variants import (
     alone,
@@ -410,6 +410,13 @@ def test_programs_are_called_between_samples_with_multiples_only(
 ) -> None:
     mod, _ = with_variants(of_multiples(), [{"rows": rows} for rows in samples])
     assert unmet_sizes(mod) == [{"rows": rows} for rows in unmet]
+
+
+def test_a_sample_that_is_not_a_multiple_is_left_out() -> None:
+    given = of_multiples()
+    mod, (remark,) = with_variants(given, [{"rows": 33}], lambda sizes: with_fixed_sizes(given, {}, sizes))
+    assert not is_switch(mod["main"])
+    assert remark == "no variant for rows 33: rows is a multiple of 32"
 
 
 def test_no_samples_and_no_likely_sizes() -> None:

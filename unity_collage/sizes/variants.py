@@ -20,6 +20,7 @@ from tvm.ir import IRModule
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
 from ..graph.free_sizes import with_bound_sizes
+from ..graph.multiples import multiples
 from ..graph.variants import LIKE, SIZES, UpTo, called_by_switch, like_of, range_of, with_range
 from ..plan.plan import Plan
 from ..tvm_private import give_type
@@ -93,6 +94,7 @@ def with_variants(
         _check_names(main, sizes)
         name = "_".join(["main", *(f"{dim}_{size}" for dim, size in sizes.items())])
         try:
+            _check_multiples(main, sizes)
             func, fixed = _variant(main, make(sizes), sizes)
         except Exception as error:  # of the importer, or TVM's own: types that do not fit these sizes
             remarks.append(f"no variant for {described(sizes)}: {first_line(error)[:_LONGEST_REASON]}")
@@ -204,6 +206,14 @@ def _check_names(main: relax.Function, sizes: Sizes) -> None:
     for name in sizes:
         if name not in free:
             raise ModelError(f"main has no symbolic size {name!r}; it has {', '.join(free) or 'none'}")
+
+
+def _check_multiples(main: relax.Function, sizes: Sizes) -> None:
+    """Raises ModelError for a size that calls of the model cannot have, since it is not a multiple."""
+    of = multiples(main)
+    for name, size in sizes.items():
+        if size % of.get(name, 1):
+            raise ModelError(f"{name} is a multiple of {of[name]}")
 
 
 def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.Function, IRModule]:
