@@ -542,6 +542,9 @@ def _windows(x: relax.Var) -> relax.Expr:
 
 def test_kernels_are_measured_at_sizes_that_the_model_can_have() -> None:
     assert typical(_with_free((1, 3, "n"), _windows)["main"]) == {"n": 256}
+    frames = relax.const(np.zeros((2, 3, 128), "float32"))
+    strided = _with_free((1, 3, "n"), lambda x: relax.op.nn.conv1d(x, frames, strides=128))
+    assert typical(strided["main"]) == {"n": 256}, "64 make no frame at all"
     squared = _with_free(("n", "m"), lambda x: relax.op.matmul(x, x))
     assert typical(squared["main"]) == {"n": 1, "m": 1}
 
@@ -551,6 +554,16 @@ def test_where_no_size_fits_nothing_is_measured() -> None:
     mod, (remark,) = varied(fixed, {})
     assert not like_of(mod["main"])
     assert "no sizes were found that fit" in remark
+
+
+def test_a_sample_at_which_nothing_can_be_measured_is_left_out() -> None:
+    """Windows of 100 need images that are too large to be tried in batches of 512."""
+    windows = relax.const(np.zeros((2, 3, 100, 100), "float32"))
+    images = _with_free(("b", 3, "h", "w"), lambda x: relax.op.nn.conv2d(x, windows))
+    mod, _ = with_variants(images, [{"b": 1}, {"b": 512}])
+    assert variants_in(mod) == ["main_b_1"]
+    assert "no variant for b 512: no sizes of h, w were found that fit" in PLAN.read(mod["main"]).remarks[1]
+    assert {frozenset(sizes) for sizes, _ in range_of(mod["main"])} == {frozenset("bhw")}
 
 
 def test_samples_without_variants_are_where_the_plan_is_weighed() -> None:

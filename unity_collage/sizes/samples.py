@@ -260,12 +260,18 @@ def are_single_tokens(main: relax.Function, samples: Iterable[Sizes]) -> bool:
 
 
 def can_have(main: relax.Function, sizes: Sizes) -> bool:
-    """Whether all types of ``main`` fit these sizes."""
+    """Whether all types of ``main`` fit these sizes, and no value is empty because of them."""
     try:
         fixed = at_sizes(main, sizes)
     except Exception:  # TVM's own errors: types that do not fit these sizes
         return False
-    return not has_negative_size(fixed)
+    return not has_negative_size(fixed) and _count_empty(fixed) == _count_empty(main)
+
+
+def _count_empty(func: relax.Function) -> int:
+    """How many values have no elements: kernels on them have no costs that say anything."""
+    shapes = [dims_of(var.ty) for var in _variables(func)]
+    return sum(any(isinstance(dim, tirx.IntImm) and int(dim.value) == 0 for dim in dims) for dims in shapes)
 
 
 def _are_few_elements(main: relax.Function, sizes: Sizes) -> bool:
@@ -281,10 +287,15 @@ def _are_few_elements(main: relax.Function, sizes: Sizes) -> bool:
 
 def has_negative_size(func: relax.Function) -> bool:
     """Whether a value has a negative size: TVM gives one to a window beyond the end."""
-    variables: list[relax.Expr] = []
-    relax.analysis.post_order_visit(func, variables.append)
-    shapes = (shape_of(var) for var in variables if isinstance(var, relax.Var))
+    shapes = (shape_of(var) for var in _variables(func))
     return any(size < 0 for shape in shapes for size in shape or ())
+
+
+def _variables(func: relax.Function) -> list[relax.Var]:
+    """The variables that a function reads."""
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func, found.append)
+    return [expr for expr in found if isinstance(expr, relax.Var)]
 
 
 def _is_length(main: relax.Function, name: str) -> bool:

@@ -226,6 +226,10 @@ def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.F
         raise ModelError("a window would be longer than what it moves over")
     func = func.without_attr("global_symbol").with_attr(SIZES, dict(sizes))
     left = typical(func)
+    if open_names := ", ".join(name for name in free_dimensions(func) if name not in left):
+        raise ModelError(
+            f"no sizes of {open_names} were found that fit, at which its kernels could be measured"
+        )
     return (func.with_attr(LIKE, left) if left else func), mod
 
 
