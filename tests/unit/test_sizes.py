@@ -187,6 +187,7 @@ def test_likely_sizes_of_what_is_free(shapes: list[tuple[Any, ...]], found: dict
     ("shapes", "fixed", "samples"),
     [
         ({"n": 1, "x": (1, 2)}, {"n": 1, "x": (1, 2)}, {}),
+        ({"n": np.int64(8)}, {"n": 8}, {}),
         ({"n": [1, 8]}, {}, {"n": [1, 8]}),
         ({"n": range(1, 4)}, {}, {"n": range(1, 4)}),
         ({"unknown": (1, 2)}, {"unknown": (1, 2)}, {}),  # the importer says what there is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Integral
 
 from tvm import ir, relax
 from tvm.ir import IRModule
@@ -37,7 +38,9 @@ def split(
                     f"{given} for a dimension, and {name!r} is {what}; the free dimensions are: {known}"
                 )
             samples[name] = sizes
-        elif isinstance(sizes, int) or name in inputs or name not in dimensions:
+        elif isinstance(sizes, (int, Integral)):  # also a number of numpy
+            fixed[name] = int(sizes)
+        elif name in inputs or name not in dimensions:
             fixed[name] = sizes
         else:
             samples[name] = sizes
