@@ -95,7 +95,7 @@ class SplitSizes:
 
         places: list[int] = []
         current = plan(0, len(samples))
-        for most_regret in (self.most_regret, max(self.most_regret, _REGRET_OF_PARTS))[: len(PARTS)]:
+        for most_regret in (self.most_regret, max(self.most_regret, _REGRET_OF_PARTS)):
             found = None if current is None else _best_place(samples, places, current, plan)
             if current is None or found is None:
                 break

@@ -42,7 +42,7 @@ _COST_OF_BYTE, _FEW = 0.4 / 2**20, 32
 """The overhead of each byte that a tile reads of a large operand in the lanes, for up to ``_FEW`` rows.
 
 All rows read these bytes again from the second-level cache, while the next ones are fetched into it. The more rows
-there are, the longer the next bytes may take. Set by hand from chains of products over weights in memory (Zen 5): with
+there are, the longer the next bytes may take. Set by hand from chains of products over weights in memory (Zen 5). With
 2048 steps and 20 rows, tiles of 64 columns took 129 us and of 32 columns 97 us.
 """
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
