@@ -46,6 +46,7 @@ _operator(
     ],
 )
 _operator("same(Tensor x) -> Tensor", lambda x: x, torch.empty_like)
+_operator("product(Tensor x) -> Tensor", lambda x: x @ x.T, lambda x: x @ x.T)
 _operator("longer(Tensor x) -> Tensor", lambda x: torch.cat([x, x]), torch.empty_like)
 
 
@@ -128,6 +129,13 @@ def test_lists_options_and_booleans_reach_an_operator_of_somebody_else() -> None
         (2.0, False, 1),
         (float("inf"), True, 1),
     ]
+
+
+def test_autocast_of_the_caller_changes_nothing() -> None:
+    program = program_of(torch.ops.collage_tests.product, draw(5, 4))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.from_dlpack(program(draw(5, 4)))
+    torch.testing.assert_close(found, draw(5, 4) @ draw(5, 4).T)
 
 
 def test_sizes_may_be_open() -> None:

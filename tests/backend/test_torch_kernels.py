@@ -169,6 +169,14 @@ def test_a_program_runs_on_one_thread_of_torch_and_changes_nothing_of_it() -> No
     np.testing.assert_array_equal(program(x).numpy(), found)
 
 
+def test_autocast_of_the_caller_does_not_round_its_kernels() -> None:
+    attention = IRModule({"main": function(lambda x: nn.attention(x, x, x), [(2, 5, 3, 8)])})
+    program, x = uc.compile(attention, backends=["torch"], measure=False), weights(2, 5, 3, 8).value.numpy()
+    wanted = program(x).numpy()
+    with torch.autocast("cpu", torch.bfloat16):
+        np.testing.assert_array_equal(program(x).numpy(), wanted)
+
+
 def test_a_saved_program_needs_torch_and_says_so(tmp_path: Path) -> None:
     path, x = tmp_path / "program.so", np.linspace(-1, 1, 240, dtype="float32").reshape(2, 6, 5, 4)
     program = _program()

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..ffi import tvm_ffi
 from .torch_models import run
-from .torch_tensors import exported, on_threads, own, places
+from .torch_tensors import exactly, exported, on_threads, own, places
 
 _PREFIX = "unity_collage.torch."
 NOTE = "collage_torch"
@@ -106,7 +106,7 @@ def _called(torch: Any, overload: Any, text: str, *operands: Any) -> Any:
     arguments = list(zip(overload._schema.arguments, values, strict=True))
     named = {argument.name: value for argument, value in arguments if argument.kwarg_only}
     # PyTorch's own threads would spin against those of the pool.
-    with torch.no_grad(), on_threads(torch, 1):
+    with torch.no_grad(), exactly(torch), on_threads(torch, 1):
         found = overload(*(value for argument, value in arguments if not argument.kwarg_only), **named)
         results = own(torch, [each for each in leaves(found) if each is not None], places(tensors))
     if len(results) != count:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ffi import tvm_ffi
 from .torch_calls import filled, leaves, overload_of, viewed, why_unavailable
-from .torch_tensors import on_threads
+from .torch_tensors import exactly, on_threads
 
 KIND = "collage.torch"
 """The kind of modules with such kernels."""
@@ -85,7 +85,7 @@ def made(text: str, constants: Sequence[Any]) -> Any:
         count = len(tensors) - len(kernel.places)
         operands = [*tensors[:count], *held]
         places = [viewed(place, views) for place, views in zip(tensors[count:], kernel.places, strict=True)]
-        with on_threads(torch, 1):
+        with exactly(torch), on_threads(torch, 1):
             if kernel.writes:
                 arguments = [filled(each, torch, operands) for each in kernel.arguments]
                 named = {name: filled(each, torch, operands) for name, each in kernel.named.items()}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from .threads import num_threads, park_threads
-from .torch_tensors import exported, on_threads, own, places
+from .torch_tensors import exactly, exported, on_threads, own, places
 
 _MOST_MODELS = 16
 """How many whole models a process has ready; another one takes the place of the first."""
@@ -25,9 +24,7 @@ def run(torch: Any, digest: str, stored: Any, *operands: Any) -> Any:
     model = _models.get(str(digest)) or _loaded(torch, str(digest), stored)
     tensors = [torch.from_dlpack(each) for each in operands]
     park_threads()
-    is_narrowed = torch.is_autocast_enabled("cpu")
-    exact = torch.autocast("cpu", enabled=False) if is_narrowed else nullcontext()
-    with torch.inference_mode(), exact, on_threads(torch, num_threads()):
+    with torch.inference_mode(), exactly(torch), on_threads(torch, num_threads()):
         results = own(torch, model(*tensors), model.places | places(tensors))
     made = [exported(each) for each in results]
     return made[0] if len(made) == 1 else made

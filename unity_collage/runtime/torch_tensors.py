@@ -6,7 +6,7 @@ This file does not import PyTorch: its functions get the module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..ffi import tvm_ffi
@@ -27,6 +27,11 @@ def on_threads(torch: Any, count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def exactly(torch: Any) -> AbstractContextManager[Any]:
+    """Inside, PyTorch's operators on the CPU keep their types, also where the caller uses ``torch.autocast``."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
 
 
 def exported(tensor: Any) -> Any:
