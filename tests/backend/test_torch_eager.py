@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,6 +176,20 @@ def test_it_runs_as_eager_does_on_the_threads_of_kernels() -> None:
         uc.set_num_threads(before)
     assert _SEEN == [(1, True, False), (2, True, False)]
     assert torch.get_num_threads() == threads
+
+
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent() -> None:
+    layers, before = nn.Sequential(nn.Linear(256, 256), nn.Tanh()).eval(), uc.num_threads()
+    program, x = program_of(layers, (draw(256, 256),)), draw(256, 256)
+    uc.set_num_threads(2)
+    try:
+        wanted = program(x).numpy()
+        if (child := os.fork()) == 0:
+            signal.alarm(30)  # ends a child that waits
+            os._exit(0 if np.allclose(program(x).numpy(), wanted, atol=1e-5) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        uc.set_num_threads(before)
 
 
 def test_a_process_keeps_the_last_models_ready(monkeypatch: pytest.MonkeyPatch) -> None:

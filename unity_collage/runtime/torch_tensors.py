@@ -5,6 +5,8 @@ This file does not import PyTorch: its functions get the module.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -15,9 +17,24 @@ _ALIGNMENT = 64
 """In bytes; kernels read whole vectors."""
 
 
+class _Process:
+    """What is known of this process."""
+
+    lacks_threads = False
+    """Whether it is forked from one that had imported PyTorch, which may wait for threads that are not here."""
+
+
+def _note_fork() -> None:
+    _Process.lacks_threads = "torch" in sys.modules
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
 @contextmanager
 def on_threads(torch: Any, count: int) -> Iterator[None]:
-    """Inside, PyTorch's operators use ``count`` threads, the calling one among them."""
+    """Inside, PyTorch's operators use ``count`` threads, the calling one among them; only that one after a fork."""
+    count = 1 if _Process.lacks_threads else count
     before = torch.get_num_threads()
     if before == count:
         yield
