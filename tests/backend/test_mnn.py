@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -134,6 +136,26 @@ def test_threads_that_call_a_program_at_the_same_time_wait_for_each_other(instal
         uc.set_num_threads(1 if before > 1 else 2)  # the next calls open the model again
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda seed: agrees(program, images(seed)), range(40)))
+    finally:
+        uc.set_num_threads(before)
+
+
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent(installed) -> None:
+    program, before = uc.compile(model(), backends="mnn", measure=False), uc.num_threads()
+    uc.set_num_threads(2)
+    try:
+        agrees(program, images())
+        if (child := os.fork()) == 0:
+            signal.alarm(30)  # ends a child that waits
+            try:
+                agrees(program, images(2))
+                uc.set_num_threads(1)  # the next call closes the model, and opens it again
+                agrees(program, images(3))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        agrees(program, images())
     finally:
         uc.set_num_threads(before)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import first_line
 from ..ffi import tvm_ffi
@@ -118,17 +118,49 @@ def opened(
     element type in DLPack. An output at address 0 is not wanted. Threads that call it at the same time run one after
     the other. Raises RuntimeError if MNN does not take the model, or names other inputs and outputs.
     """
-    with Scratch("mnn") as folder:
-        path = Path(folder) / "model.mnn"
-        path.write_bytes((ctypes.c_char * nbytes).from_address(address))
-        with _OPENING, _messages():
-            session = MnnSession(path, {str(key): str(value) for key, value in settings.items()}, threads)
+    texts = {str(key): str(value) for key, value in settings.items()}
+    model = _Model(partial(_session_at, address, nbytes, texts), threads)
     takes, gives = list(map(str, inputs)), list(map(str, outputs))
+    session = model.here().session
     if unknown := sorted(session.inputs.keys() - set(takes)):
         raise RuntimeError(f"MNN: the converted model has an input {unknown[0]} of its own")
     if missing := sorted({*gives} - {*takes} - session.outputs.keys()):
         raise RuntimeError(f"MNN: the converted model has no result {missing[0]}")
-    return tvm_ffi.convert_func(partial(_run, session, Lock(), takes, gives))
+    return tvm_ffi.convert_func(partial(_run, model, takes, gives))
+
+
+class _Opened(NamedTuple):
+    """An open model, the lock of the threads that run it, and the number of its process."""
+
+    session: MnnSession
+    lock: Lock
+    process: int
+
+
+class _Model:
+    """A model that is open in the process that runs it, which may be a fork of the one that opened it."""
+
+    def __init__(self, make: Callable[[int], MnnSession], threads: int) -> None:
+        """``make`` opens it for a number of threads."""
+        self._make = make
+        self._opened = self._open(threads)
+
+    def here(self) -> _Opened:
+        """The model in this process. A fork has it on one thread: MNN believes that those of its parent exist."""
+        if self._opened.process != os.getpid():
+            self._opened = self._open(1)
+        return self._opened
+
+    def _open(self, threads: int) -> _Opened:
+        return _Opened(self._make(threads), Lock(), os.getpid())
+
+
+def _session_at(address: int, nbytes: int, settings: Mapping[str, str], threads: int) -> MnnSession:
+    with Scratch("mnn") as folder:
+        path = Path(folder) / "model.mnn"
+        path.write_bytes((ctypes.c_char * nbytes).from_address(address))
+        with _OPENING, _messages():
+            return MnnSession(path, settings, threads)
 
 
 @contextmanager
@@ -151,9 +183,8 @@ def _messages() -> Iterator[None]:
         os.close(before)
 
 
-def _run(
-    session: MnnSession, lock: Lock, inputs: Sequence[str], outputs: Sequence[str], *numbers: int
-) -> None:
+def _run(model: _Model, inputs: Sequence[str], outputs: Sequence[str], *numbers: int) -> None:
+    session, lock, _ = model.here()
     places = list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
     given, wanted = places[: len(inputs)], places[len(inputs) :]
     with lock:
