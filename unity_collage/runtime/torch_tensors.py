@@ -25,7 +25,7 @@ class _Process:
 
 
 def _note_fork() -> None:
-    _Process.lacks_threads = "torch" in sys.modules
+    _Process.lacks_threads = sys.modules.get("torch") is not None
 
 
 os.register_at_fork(after_in_child=_note_fork)
