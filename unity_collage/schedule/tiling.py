@@ -56,8 +56,8 @@ one."""
 _FREE_HEIGHT = 8
 """The greatest height of a tile if the number of rows is known only when the program runs.
 
-Lower tiles overlap less, and have less code. Products of 3 to 256 rows with 256 and 768 steps took 0.98 times as long
-as with 14 rows in a tile (Zen 5, geometric mean).
+Lower tiles overlap less, and have less code. Products of 3 to 256 rows took 0.98 times as long as with 14 rows in a
+tile (Zen 5, geometric mean).
 """
 _FREE_ROWS = 6
 """The assumed number of rows of an axis with a size that is known only when the program runs."""
