@@ -78,7 +78,7 @@ class WeighSizes:
         known = [
             _known_at(func, mod, sizes, self.model, asked[number]) for number, (sizes, _) in enumerate(taken)
         ]
-        own = [_full_sizes(other) for other in mod.functions.values()]
+        own = [_full_sizes(other) for other in mod.functions.values() if isinstance(other, relax.Function)]
         first = sorted(asked, key=lambda number: taken[number][0] in own)
         measured, late = self._with_time(kernels, {number: asked[number] for number in first}, known)
         notes = _notes([sizes for sizes, _ in beyond], [taken[number][0] for number in late])
