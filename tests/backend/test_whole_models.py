@@ -15,6 +15,7 @@ import pytest
 import tvm_ffi
 from onnx import TensorProto, helper, numpy_helper
 from tvm.ir import IRModule
+from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
@@ -284,6 +285,39 @@ def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
     x = RNG.standard_normal(graphs.SHAPE, dtype=np.float32)
     top = np.maximum(x, 0)
     np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
+
+
+def test_a_result_that_is_not_a_tensor_is_refused_by_that_reason() -> None:
+    @I.ir_module
+    class Nested:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                y = R.negative(x)
+                R.output(y)
+            return (y, (y,))
+
+    model = WholeModel(lambda: b"", ["x"], ["y", "z"])
+    (entrant,) = entrants_of(model, Nested, [RUNTIMES["onnxruntime"]], "f32").values()
+    with pytest.raises(CollageError, match="result 1 is not a tensor"):
+        entrant.make()
+
+
+def test_a_tuple_of_one_result_stays_a_tuple(runtime, tmp_path) -> None:
+    @I.ir_module
+    class One:
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32")):
+            with R.dataflow():
+                y = R.negative(x)
+                R.output(y)
+            return (y,)
+
+    program = uc.compile(One, backends=runtime, database=tmp_path / "costs.sqlite")
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    found = program(x)
+    assert len(found) == 1
+    np.testing.assert_array_equal(found[0].numpy(), -x)
 
 
 def test_a_result_may_be_returned_twice_and_an_input_too(runtime, tmp_path) -> None:

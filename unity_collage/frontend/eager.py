@@ -14,7 +14,7 @@ from tvm.ir import IRModule
 from ..errors import CollageError
 from ..graph.shapes import dtype_of
 from ..runtime import torch_calls
-from ..sessions import why_sizes_unknown
+from ..sessions import why_not_known
 from .opaque import Result, allocating_call, parts_of
 
 
@@ -38,10 +38,10 @@ class EagerModel:
 def eager_module(model: EagerModel, imported: IRModule) -> IRModule:
     """A module with a ``main`` that calls PyTorch for all of the model; its types are those of ``imported``.
 
-    Raises CollageError for results with sizes that do not follow from the inputs.
+    Raises CollageError for results that are not tensors, or with sizes that do not follow from the inputs.
     """
     main = relax.utils.copy_with_new_vars(imported["main"])
-    if reason := why_sizes_unknown(main.ret_ty):
+    if reason := why_not_known(main.ret_ty):
         raise CollageError(reason)
     returned = main.ret_ty
     types: list[Any] = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]

@@ -3,7 +3,7 @@
 from .custom_op_libraries import session_options
 from .module import SessionModel, aligned_bytes, session_module
 from .runtimes import RUNTIMES, InferenceRuntime, available
-from .whole_model import WHOLE, WholeModel, whole_model, why_sizes_unknown
+from .whole_model import WHOLE, WholeModel, whole_model, why_not_known
 
 __all__ = [
     "RUNTIMES",
@@ -16,5 +16,5 @@ __all__ = [
     "session_module",
     "session_options",
     "whole_model",
-    "why_sizes_unknown",
+    "why_not_known",
 ]

@@ -34,8 +34,8 @@ class WholeModel:
 def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime, precision: str) -> IRModule:
     """A module with a ``main`` that calls ``runtime`` for all of the model; its types are those of ``imported``.
 
-    Raises CollageError for results with sizes that do not follow from the inputs, and for inputs or results that the
-    runtime does not take. It also does for libraries of operators that the runtime does not register.
+    Raises CollageError for results that are not tensors, or with sizes that do not follow from the inputs. It also does
+    for inputs or results that the runtime does not take, and for libraries of operators that it does not register.
     """
     if model.libraries and not runtime.registers_libraries:
         raise CollageError(
@@ -43,7 +43,7 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
         )
     main = relax.utils.copy_with_new_vars(imported["main"])
     results = main.ret_ty
-    if reason := why_sizes_unknown(results) or _why_not_taken(main, runtime):
+    if reason := why_not_known(results) or _why_not_taken(main, runtime):
         raise CollageError(reason)
     symbol = f"{runtime.name}_main"
     settings = runtime.settings_for(precision)
@@ -55,7 +55,9 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
         with builder.dataflow():
             call = relax.call_dps_packed(symbol, relax.Tuple(list(main.params)), out_ty=fields)
             result = builder.emit_output(call)
-        builder.emit_func_output(result)
+        # A call with one result returns a tensor, where the model may return a tuple of one.
+        is_tuple_of_one = isinstance(results, relax.TupleType) and len(results.fields) == 1
+        builder.emit_func_output(relax.Tuple([result]) if is_tuple_of_one else result)
     return builder.get().with_attr(EXTERNAL_MODS, [session_module(runtime.name, [session])])
 
 
@@ -81,10 +83,12 @@ def _why_not_taken(main: relax.Function, runtime: InferenceRuntime) -> str | Non
     return None
 
 
-def why_sizes_unknown(results: relax.Type) -> str | None:
-    """Why the sizes of ``results`` do not follow from the inputs, or None."""
+def why_not_known(results: relax.Type) -> str | None:
+    """Why one of ``results`` is not a tensor whose sizes follow from the inputs, or None."""
     fields = list(results.fields) if isinstance(results, relax.TupleType) else [results]
     for number, field in enumerate(fields):
-        if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):
+        if not isinstance(field, relax.TensorType):
+            return f"result {number} is not a tensor"
+        if not isinstance(field.shape, relax.ShapeExpr):
             return f"the sizes of result {number} are known only when the model has run"
     return None
