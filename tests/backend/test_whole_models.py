@@ -20,7 +20,7 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
-from unity_collage.errors import CollageError
+from unity_collage.errors import CollageError, ModelError
 from unity_collage.feedback import Refinement, comparison
 from unity_collage.feedback.whole_models import entrants_of, runtimes_among
 from unity_collage.frontend.models import import_model
@@ -115,6 +115,32 @@ def test_the_faster_of_two_named_runtimes_makes_the_program(tmp_path) -> None:
     assert plan.comparison.winner == f"{plan.kernels[0].backend}, the whole model"
     x = RNG.standard_normal((4, 8), dtype=np.float32)
     np.testing.assert_allclose(program(x).numpy(), -(x @ WEIGHT), rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_runtime_that_takes_a_model_makes_the_program_without_measuring(monkeypatch) -> None:
+    if reasons := [reason for name in READ_ONNX if (reason := RUNTIMES[name].why_unavailable())]:
+        pytest.skip(f"{reasons[0]}")
+    whole = import_model(_model()).whole
+
+    def refuses_then_writes() -> bytes:
+        asked.append(None)
+        if len(asked) == 1:
+            raise ModelError("it is too large")
+        return whole.onnx()
+
+    asked: list[None] = []
+    _give_runtimes(replace(whole, onnx=refuses_then_writes), monkeypatch)
+    plan = uc.compile(_model(), backends=["openvino", "onnxruntime"], measure=False).plan["main"]
+    assert [kernel.backend for kernel in plan.kernels] == ["onnxruntime"]
+    assert "OpenVINO was left out: it is too large" in plan.remarks
+    refused = replace(whole, onnx=lambda: _raises(ModelError("it is too large")))
+    _give_runtimes(refused, monkeypatch)
+    with pytest.raises(CollageError, match=r"no named runtime runs the model: OpenVINO .* too large; ONNX"):
+        uc.compile(_model(), backends=["openvino", "onnxruntime"], measure=False)
+
+
+def _raises(error: Exception) -> bytes:
+    raise error
 
 
 @pytest.mark.usefixtures("reads_onnx")
@@ -261,32 +287,6 @@ def test_a_whole_model_with_such_results_is_refused(runtime) -> None:
         entrant.make()
 
 
-@pytest.mark.usefixtures("reads_onnx")
-def test_wrong_tensors_are_refused(runtime) -> None:
-    model = SessionModel("whole", _model().SerializeToString(), ["x"], ["y"], {})
-    function = session_module(runtime, [model])["whole"]
-    with pytest.raises(TypeError, match="whole takes 1 tensors and 1 results, not 3"):
-        function(*[tvm_ffi.from_dlpack(np.zeros((4, 8), np.float32))] * 3)
-    with pytest.raises(Exception, match=RUNTIMES[runtime].title):
-        function(tvm_ffi.from_dlpack(np.zeros((4, 7), np.float32)))
-
-
-@pytest.mark.usefixtures("reads_onnx")
-def test_a_model_that_a_runtime_refuses_says_why(runtime) -> None:
-    model = SessionModel("broken", b"not a model", ["x"], ["y"], {})
-    with pytest.raises(Exception, match=f"broken: {RUNTIMES[runtime].title}: "):
-        session_module(runtime, [model])["broken"]
-
-
-def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
-    program = uc.compile(
-        IRModule({"main": graphs.diamond()}), backends=runtime, database=tmp_path / "costs.sqlite"
-    )
-    x = RNG.standard_normal(graphs.SHAPE, dtype=np.float32)
-    top = np.maximum(x, 0)
-    np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
-
-
 def test_a_result_that_is_not_a_tensor_is_refused_by_that_reason() -> None:
     @I.ir_module
     class Nested:
@@ -318,6 +318,32 @@ def test_a_tuple_of_one_result_stays_a_tuple(runtime, tmp_path) -> None:
     found = program(x)
     assert len(found) == 1
     np.testing.assert_array_equal(found[0].numpy(), -x)
+
+
+@pytest.mark.usefixtures("reads_onnx")
+def test_wrong_tensors_are_refused(runtime) -> None:
+    model = SessionModel("whole", _model().SerializeToString(), ["x"], ["y"], {})
+    function = session_module(runtime, [model])["whole"]
+    with pytest.raises(TypeError, match="whole takes 1 tensors and 1 results, not 3"):
+        function(*[tvm_ffi.from_dlpack(np.zeros((4, 8), np.float32))] * 3)
+    with pytest.raises(Exception, match=RUNTIMES[runtime].title):
+        function(tvm_ffi.from_dlpack(np.zeros((4, 7), np.float32)))
+
+
+@pytest.mark.usefixtures("reads_onnx")
+def test_a_model_that_a_runtime_refuses_says_why(runtime) -> None:
+    model = SessionModel("broken", b"not a model", ["x"], ["y"], {})
+    with pytest.raises(Exception, match=f"broken: {RUNTIMES[runtime].title}: "):
+        session_module(runtime, [model])["broken"]
+
+
+def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
+    program = uc.compile(
+        IRModule({"main": graphs.diamond()}), backends=runtime, database=tmp_path / "costs.sqlite"
+    )
+    x = RNG.standard_normal(graphs.SHAPE, dtype=np.float32)
+    top = np.maximum(x, 0)
+    np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
 
 
 def test_a_result_may_be_returned_twice_and_an_input_too(runtime, tmp_path) -> None:

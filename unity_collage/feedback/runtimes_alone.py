@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +17,7 @@ from .between import confirmed
 from .builder import ProgramBuilder
 from .comparison import Comparison
 from .settings import Refined, Refinement, Tell
-from .whole_models import WholeModels, planned
+from .whole_models import Entrant, WholeModels, planned
 
 
 def fastest_runtime(
@@ -27,28 +28,26 @@ def fastest_runtime(
     tell: Tell,
     why_not_tried: str | None,
 ) -> Refined:
-    """The program of the fastest of ``whole_models``; of the first one, with a remark, where they cannot be tried.
+    """The program of the fastest of ``whole_models``.
 
-    Raises CollageError, with the reason of each, where none runs the model.
+    It is the first one that takes the model, with a remark, where programs cannot be tried. Raises CollageError, with
+    the reason of each, where none runs the model.
     """
     builder = ProgramBuilder(imported, imported, target, _as_it_is, _as_it_is, whole_models)
-    first = next(iter(whole_models))
     if why_not_tried is not None:
-        mod, executable = builder.whole(first)
-        remark = f"the program was not tried: {why_not_tried}"
-        return Refined(planned(mod, whole_models[first]), executable, remarks=(remark,))
+        return _first_that_takes_it(builder, why_not_tried)
     with ProgramWorker(input_sets(imported), runtime.num_threads(), model=imported) as worker:
         comparison = Comparison(builder, settings, worker, tell)
         running = [
             name for name in whole_models if comparison.add_built(name, None, partial(builder.whole, name))
         ]
         left_out = tuple(
-            f"{entrant.title} was left out: {comparison.programs[name].reason}"
+            _left_out(entrant, comparison.programs[name].reason)
             for name, entrant in whole_models.items()
             if name not in running
         )
         if not running:
-            raise CollageError(f"no named runtime runs the model: {'; '.join(left_out)}")
+            raise _none_runs(left_out)
         if len(running) > 1:
             name, _ = confirmed(comparison, comparison.finish())
             best = comparison.result(name)
@@ -56,6 +55,28 @@ def fastest_runtime(
         built = comparison.programs[running[0]].built
         assert built is not None
         return Refined(planned(built[0], whole_models[running[0]]), built[1], remarks=left_out)
+
+
+def _first_that_takes_it(builder: ProgramBuilder, why_not_tried: str) -> Refined:
+    """The first program that can be made, with why the ones before it cannot."""
+    remarks: list[str] = []
+    for name, entrant in builder.whole_models.items():
+        try:
+            mod, executable = builder.whole(name)
+        except CollageError as error:
+            remarks.append(_left_out(entrant, str(error)))
+            continue
+        remarks.append(f"the program was not tried: {why_not_tried}")
+        return Refined(planned(mod, entrant), executable, remarks=tuple(remarks))
+    raise _none_runs(remarks)
+
+
+def _left_out(entrant: Entrant, reason: str) -> str:
+    return f"{entrant.title} was left out: {reason}"
+
+
+def _none_runs(left_out: Iterable[str]) -> CollageError:
+    return CollageError(f"no named runtime runs the model: {'; '.join(left_out)}")
 
 
 def _as_it_is(mod: IRModule) -> IRModule:
