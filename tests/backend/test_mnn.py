@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -21,6 +22,7 @@ from unity_collage.errors import CollageError, ModelError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.whole_models import Entrant, entrants_of
 from unity_collage.frontend.models import import_model
+from unity_collage.runtime.mnn_sessions import MnnSession
 from unity_collage.runtime.vendors import VENDORS, Vendor
 from unity_collage.sessions import RUNTIMES, SessionModel, session_module
 
@@ -218,6 +220,36 @@ def test_what_it_prints_is_not_on_standard_output(installed, capfd: pytest.Captu
     print("after", flush=True)
     said = capfd.readouterr()
     assert (said.out, "MNN use high precision" in said.err) == ("before\nafter\n", True)
+
+
+def test_modes_of_memory_and_power_are_passed_as_numbers(monkeypatch) -> None:
+    """MNN ignores their names."""
+    given: list[dict[str, object]] = []
+
+    class Interpreter:
+        def __init__(self, _path: str) -> None:
+            pass
+
+        def createSession(self, config: dict[str, object]) -> None:
+            given.append(config)
+
+    monkeypatch.setitem(sys.modules, "MNN", SimpleNamespace(Interpreter=Interpreter))
+    options = MNN.with_options({"memory": "low", "power": "high"}).settings_for("f32")
+    with pytest.raises(RuntimeError, match="there is no session"):
+        MnnSession("model.mnn", options, 2)
+    assert given == [{"backend": "CPU", "numThread": 2, "memory": 2, "power": 1, "precision": "high"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"memory_mode": "low"}, "MNN has no option 'memory_mode'"),
+        ({"memory": "little"}, "MNN has no memory 'little': the values are normal, high, low"),
+    ],
+)
+def test_options_that_it_would_ignore_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(CollageError, match=reason):
+        MNN.with_options(options)
 
 
 def test_it_says_which_options_it_has(tmp_path: Path) -> None:

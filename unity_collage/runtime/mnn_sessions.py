@@ -24,6 +24,9 @@ _STDOUT, _STDERR = 1, 2
 _CODES = {"i": 0, "u": 1, "f": 2}
 """The codes of element types in DLPack, by numpy's kinds."""
 
+_MODES = {"normal": 0, "high": 1, "low": 2}
+"""The numbers of the modes of ``memory`` and ``power``: MNN ignores their names."""
+
 _OPENING = Lock()
 """Held while a standard stream of the process is another one."""
 
@@ -74,7 +77,8 @@ class MnnSession:
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         mnn = import_module("MNN")
-        config = {"backend": "CPU", "numThread": threads, **settings}
+        modes = {key: _MODES[settings[key]] for key in ("memory", "power") if settings.get(key) in _MODES}
+        config = {"backend": "CPU", "numThread": threads, **settings, **modes}
         try:
             self._network = mnn.Interpreter(str(path))
             self._session = self._network.createSession(config)

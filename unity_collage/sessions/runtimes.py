@@ -34,6 +34,9 @@ class InferenceRuntime:
     groups: tuple[str, ...] = ()
     """What the names of options begin with; empty: the runtime itself refuses names that it does not know."""
 
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The values that each option may have, where ``groups`` are whole names; empty: any."""
+
     registers_libraries: bool = False
     """Whether it registers shared libraries with operators of the user's own."""
 
@@ -49,10 +52,15 @@ class InferenceRuntime:
 
     def with_options(self, options: Mapping[str, str]) -> InferenceRuntime:
         """The runtime with these ``options``; raises CollageError for one that it would ignore."""
-        for key in options:
-            if self.groups and not key.startswith(self.groups):
+        for key, value in options.items():
+            is_known = key in self.choices if self.choices else not self.groups or key.startswith(self.groups)
+            if not is_known:
                 raise CollageError(
                     f"{self.title} has no option {key!r}: its configuration entries begin with {', '.join(self.groups)}"
+                )
+            if self.choices and value not in self.choices[key]:
+                raise CollageError(
+                    f"{self.title} has no {key} {value!r}: the values are {', '.join(self.choices[key])}"
                 )
         return replace(self, options=options)
 
@@ -71,6 +79,9 @@ class InferenceRuntime:
         given = ", ".join(f"{key}={value}" for key, value in sorted(self.options.items()))
         return f"{version} with {given}" if given else version
 
+
+_MODES = ("normal", "high", "low")
+"""How MNN weighs memory, power and precision against time."""
 
 RUNTIMES = {
     found.name: found
@@ -100,6 +111,7 @@ RUNTIMES = {
             {"precision": "high"},
             narrowed={"float64": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"},
             groups=("memory", "power", "precision"),
+            choices={"memory": _MODES, "power": _MODES, "precision": (*_MODES, "Low_BF16")},
             convert=converted,
             takes=("float32", "int32"),
         ),
