@@ -22,7 +22,7 @@ from unity_collage.errors import CollageError, ModelError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.whole_models import Entrant, entrants_of
 from unity_collage.frontend.models import import_model
-from unity_collage.runtime.mnn_sessions import MnnSession
+from unity_collage.runtime.mnn_sessions import MnnSession, MnnTensor
 from unity_collage.runtime.vendors import VENDORS, Vendor
 from unity_collage.sessions import RUNTIMES, SessionModel, session_module
 
@@ -220,6 +220,18 @@ def test_what_it_prints_is_not_on_standard_output(installed, capfd: pytest.Captu
     print("after", flush=True)
     said = capfd.readouterr()
     assert (said.out, "MNN use high precision" in said.err) == ("before\nafter\n", True)
+
+
+def test_a_result_without_memory_is_an_error_and_not_zeros(installed) -> None:
+    import MNN as mnn
+
+    values = np.zeros(3, np.float32)
+    host = mnn.Tensor((3,), mnn.Halide_Type_Float, values, mnn.Tensor_DimensionType_Caffe)
+    tensor = MnnTensor(mnn, host)  # MNN copies nothing to or from a tensor of the host
+    with pytest.raises(RuntimeError, match="a result has no memory"):
+        tensor.take(values.ctypes.data)
+    with pytest.raises(RuntimeError, match="an input has no memory"):
+        tensor.give()
 
 
 def test_modes_of_memory_and_power_are_passed_as_numbers(monkeypatch) -> None:

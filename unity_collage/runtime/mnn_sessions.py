@@ -54,12 +54,14 @@ class MnnTensor:
         ctypes.memmove(self._address, address, self.nbytes)
 
     def give(self) -> None:
-        """Copy the values to the session."""
-        self._tensor.copyFrom(self._host)
+        """Copy the values to the session; raises RuntimeError where it has no memory for them."""
+        if not self._tensor.copyFrom(self._host):
+            raise RuntimeError("MNN: an input has no memory")
 
     def take(self, address: int) -> None:
-        """Copy the values of the session to ``address``."""
-        self._tensor.copyToHostTensor(self._host)
+        """Copy the values of the session to ``address``; raises RuntimeError where it has none."""
+        if not self._tensor.copyToHostTensor(self._host):
+            raise RuntimeError("MNN: a result has no memory")
         ctypes.memmove(address, self._address, self.nbytes)
 
 
