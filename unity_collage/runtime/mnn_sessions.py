@@ -10,7 +10,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -68,7 +68,8 @@ class MnnTensor:
 class MnnSession:
     """A file in MNN's format as a session for a number of threads. One thread at a time may run it.
 
-    ``shapes``: those of inputs by name, where the file leaves them open. Raises RuntimeError if MNN does not take it.
+    ``shapes``: those of inputs by name, where the file leaves them open. Raises RuntimeError if MNN does not take it,
+    and in a fork of a process that has run MNN on several threads.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class MnnSession:
         threads: int,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
+        _check_threads(threads)
         mnn = import_module("MNN")
         modes = {key: _MODES[settings[key]] for key in ("memory", "power") if settings.get(key) in _MODES}
         config = {"backend": "CPU", "numThread": threads, **settings, **modes}
+        self._threads = threads
         try:
             self._network = mnn.Interpreter(str(path))
             self._session = self._network.createSession(config)
@@ -102,8 +105,9 @@ class MnnSession:
     def run(self) -> None:
         """Run the model on the values of its inputs, which MNN's own memory keeps for one run only.
 
-        Raises RuntimeError where MNN fails.
+        Raises RuntimeError where MNN fails, and in a fork without its threads.
         """
+        _check_threads(self._threads)
         for tensor in self.inputs.values():
             tensor.give()
         if code := self._network.runSession(self._session):
@@ -167,6 +171,21 @@ def _session_at(address: int, nbytes: int, settings: Mapping[str, str], threads:
         path.write_bytes((ctypes.c_char * nbytes).from_address(address))
         with _OPENING, _messages():
             return MnnSession(path, settings, threads)
+
+
+def _check_threads(threads: int) -> None:
+    """Raises RuntimeError in a fork of the process that has MNN's threads: it would wait for them forever."""
+    if threads > 1 and os.getpid() != _process_with_threads():
+        raise RuntimeError(
+            "MNN: its threads are in the process of which this one is a fork: call set_num_threads(1), or start a new "
+            "process"
+        )
+
+
+@cache
+def _process_with_threads() -> int:
+    """The process that opened the first model for several threads."""
+    return os.getpid()
 
 
 @contextmanager
