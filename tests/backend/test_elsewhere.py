@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
@@ -171,6 +171,33 @@ def test_a_model_of_sequences_is_one_call() -> None:
     x = np.random.default_rng(0).standard_normal((4, 3), dtype=np.float32)
     np.testing.assert_array_equal(program(x, np.int64(2)).numpy(), np.maximum(x[2:3], 0))
     assert any("computes the whole model: SplitToSequence" in line for line in program.plan["main"].remarks)
+
+
+@needs_runtime
+def test_a_model_that_is_one_call_does_not_round_products_with_weights_of_bytes() -> None:
+    """ONNX Runtime's own settings round the other operand to 8 bits too."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 128, (256, 256), np.int8)
+    scale = np.full(256, 0.01, np.float32)
+    model = _model(
+        [
+            helper.make_node("Cast", ["b"], ["t"], to=TensorProto.STRING),
+            helper.make_node("Cast", ["t"], ["c"], to=FLOAT),
+            helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=1),
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Add", ["p", "c"], ["y"]),
+        ],
+        [("x", FLOAT, [8, 256]), ("b", FLOAT, [1])],
+        [("y", FLOAT, [8, 256])],
+    )
+    model.graph.initializer.extend(
+        [numpy_helper.from_array(weights, "q"), numpy_helper.from_array(scale, "s")]
+    )
+    program = uc.compile(model, measure=False)
+    x = rng.standard_normal((8, 256), dtype=np.float32)
+    right = x @ (weights * scale)
+    found = program(x, np.zeros(1, np.float32)).numpy()
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
 
 
 @needs_runtime

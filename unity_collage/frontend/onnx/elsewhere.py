@@ -17,6 +17,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ...annotations import EXTERNAL_MODS
+from ...defaults import FLOAT32
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 from ...runtime.custom_op_libraries import CustomOpLibrary, files_of
@@ -99,7 +100,7 @@ class Elsewhere:
             raise ModelError(f"{refusal}{told}") from error
         inputs = [value.name for value in model.graph.input]
         outputs = [value.name for value in model.graph.output]
-        settings = {"session.force_spinning_stop": "1"}
+        settings = _RUNTIME.settings_for(FLOAT32, is_region=True)
         self.models.append(SessionModel(symbol, onnx_bytes, inputs, outputs, settings, self.libraries))
         self.remarks.append(f"{self._runtime} computes {node.title}: {reason}")
         found = iter(_called(node, symbol, results, allocates=not all(map(_is_known, results))))
@@ -125,7 +126,8 @@ class Elsewhere:
         except Exception as error:  # whatever the runtime raises
             raise ModelError(first_line(error)) from error
         symbol = f"{_RUNTIME.name}_main"
-        self.models = [SessionModel(symbol, onnx_bytes, list(params), outputs, {}, self.libraries)]
+        settings = _RUNTIME.settings_for(FLOAT32)
+        self.models = [SessionModel(symbol, onnx_bytes, list(params), outputs, settings, self.libraries)]
         builder = relax.BlockBuilder()
         with builder.function("main", list(params.values())):
             with builder.dataflow():
