@@ -39,3 +39,9 @@ def test_a_wheel_without_a_list_of_files_is_passed_over(
     installed(tmp_path / "second", "bare_wheel-2.0", "lib/libbare.so")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second"), *sys.path])
     assert vendors.Vendor("bare-wheel", "libbare.so").path() == tmp_path / "second" / "lib" / "libbare.so"
+
+
+def test_the_folder_of_a_wheel_may_have_capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "Capital_Wheel-2.9", "lib/libcapital.so")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert vendors.wheel_version("capital-wheel") == "2.9"

@@ -110,7 +110,7 @@ def _metadata_of(wheel: str) -> Iterator[Path]:
     prefix = f"{wheel.replace('-', '_')}-"
     for folder in sys.path:
         for name in _listed(folder):
-            if name.startswith(prefix):
+            if name.lower().startswith(prefix):  # older tools kept capitals, as in MNN-2.9
                 yield Path(folder, name)
 
 
