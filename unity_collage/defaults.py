@@ -31,3 +31,6 @@ GPU_PRECISIONS = (TF32, "f16")
 
 FILES_OF_TORCH = (".pt2", ".pt", ".pth", ".jit", ".torchscript")
 """The suffixes of files of PyTorch: exported programs (``.pt2``), and what may hold a module of TorchScript."""
+
+UNROUNDED = {"session.qdq_matmulnbits_accuracy_level": "1"}
+"""The settings with which ONNX Runtime does not round what it multiplies by weights of 8 bits to 8 bits."""

@@ -102,7 +102,7 @@ class Given(RuntimeProcess):
 def test_a_runtime_that_converts_is_timed_only_with_the_numbers_of_onnx_runtime(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench, "RuntimeProcess", lambda name, *_: Given(name, [0, 4]))
+    monkeypatch.setattr(bench, "RuntimeProcess", lambda name, *_, **__: Given(name, [0, 4]))
     monkeypatch.setattr(bench, "CONVERTING", ("near", "wrong", "short"))
     others = [Given(name, values) for name, values in (("wrong", [0.1, 4]), ("short", [0]))]
     makers = {other.name: partial(lambda made: made, other) for other in others}
@@ -119,7 +119,7 @@ def test_a_runtime_that_converts_is_timed_only_with_the_numbers_of_onnx_runtime(
 
 
 def test_without_onnx_runtime_what_converts_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(*_: object) -> RuntimeProcess:
+    def absent(*_: object, **__: object) -> RuntimeProcess:
         raise RuntimeMissing("onnxruntime: it is not installed")
 
     monkeypatch.setattr(bench, "RuntimeProcess", absent)

@@ -92,7 +92,7 @@ def reference_results(
 ) -> list[np.ndarray]:
     """The results of the reference runtime; raises CollageError if it cannot run the model."""
     name, threads = reference_of(model), runtime.num_threads()
-    with RuntimeProcess(name, model, inputs, threads, libraries=libraries) as process:
+    with RuntimeProcess(name, model, inputs, threads, libraries=libraries, is_reference=True) as process:
         return list(process.outputs())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import runtime
+from ..defaults import UNROUNDED
 from ..errors import CollageError
 from .mnn import converted
 from .module import Bytes
@@ -90,7 +91,7 @@ RUNTIMES = {
         InferenceRuntime(
             "onnxruntime",
             "ONNX Runtime",
-            {"session.qdq_matmulnbits_accuracy_level": "1"},
+            UNROUNDED,
             # Without this its threads spin for milliseconds after a run.
             in_regions={"session.force_spinning_stop": "1"},
             groups=("session.", "optimization.", "mlas.", "ep."),

@@ -75,7 +75,8 @@ def started(
 
     @cache
     def expected() -> list[np.ndarray]:
-        with RuntimeProcess(ONNX_RUNTIME, source, feeds, runtime.num_threads()) as reference:
+        threads = runtime.num_threads()
+        with RuntimeProcess(ONNX_RUNTIME, source, feeds, threads, is_reference=True) as reference:
             return reference.outputs()
 
     running: dict[str, RuntimeProcess] = {}

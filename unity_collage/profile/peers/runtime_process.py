@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...defaults import UNROUNDED
 from ...errors import CollageError
 from ...measure.compare import why_wrong
 from ...processes.child import Child, Reply
@@ -38,12 +39,14 @@ class RuntimeProcess:
         runner: str | None = None,
         folders: Sequence[str | Path] = (),
         libraries: Sequence[str | Path] = (),
+        is_reference: bool = False,
     ):
         """Load a model into a runtime; raises RuntimeMissing.
 
         ``path``: an ONNX model, or a saved program for ours. ``name``: one of ``RUNTIMES``. For any other runtime
         ``runner`` is the function that runs it, as ``module:function``; modules are also searched in ``folders``.
-        ``libraries``: those with custom operators, which only ONNX Runtime registers.
+        ``libraries``: those with custom operators, which only ONNX Runtime registers. ``is_reference``: whether others
+        are compared with its results, so that ONNX Runtime rounds nothing to 8 bits that the model does not.
         """
         self.name = name
         self._folder = Scratch("bench")
@@ -57,7 +60,10 @@ class RuntimeProcess:
             "names": list(inputs),
             "threads": threads,
             "folder": self._folder.name,
-            "more": {"libraries": [str(Path(each).absolute()) for each in libraries]}
+            "more": {
+                "libraries": [str(Path(each).absolute()) for each in libraries],
+                "settings": UNROUNDED if is_reference else {},
+            }
             if name == ONNX_RUNTIME
             else {},
         }

@@ -76,11 +76,22 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
     return Peer(timed, outputs)
 
 
-def onnxruntime(path: Path, inputs: Inputs, threads: int, libraries: Sequence[str] = ()) -> Peer:
-    """The CPU provider; inputs and outputs are bound before. ``libraries``: paths of those with custom operators."""
+def onnxruntime(
+    path: Path,
+    inputs: Inputs,
+    threads: int,
+    libraries: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+) -> Peer:
+    """The CPU provider; inputs and outputs are bound before.
+
+    ``libraries``: paths of those with custom operators. ``settings``: configuration entries of the session.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    for key, value in (settings or {}).items():
+        options.add_session_config_entry(key, value)
     for library in libraries:
         options.register_custom_ops_library(library)
     options.intra_op_num_threads = threads
