@@ -68,8 +68,8 @@ class MnnTensor:
 class MnnSession:
     """A file in MNN's format as a session for a number of threads. One thread at a time may run it.
 
-    ``shapes``: those of inputs by name, where the file leaves them open. Raises RuntimeError if MNN does not take it,
-    and in a fork of a process that has run MNN on several threads.
+    ``shapes``: those of inputs by name, where the file leaves them open. In a fork of a process that has MNN's threads
+    it has one. Raises RuntimeError if MNN does not take it.
     """
 
     def __init__(
@@ -79,11 +79,10 @@ class MnnSession:
         threads: int,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        _check_threads(threads)
+        threads = _threads_here(threads)
         mnn = import_module("MNN")
         modes = {key: _MODES[settings[key]] for key in ("memory", "power") if settings.get(key) in _MODES}
         config = {"backend": "CPU", "numThread": threads, **settings, **modes}
-        self._threads = threads
         try:
             self._network = mnn.Interpreter(str(path))
             self._session = self._network.createSession(config)
@@ -105,9 +104,8 @@ class MnnSession:
     def run(self) -> None:
         """Run the model on the values of its inputs, which MNN's own memory keeps for one run only.
 
-        Raises RuntimeError where MNN fails, and in a fork without its threads.
+        Raises RuntimeError where MNN fails.
         """
-        _check_threads(self._threads)
         for tensor in self.inputs.values():
             tensor.give()
         if code := self._network.runSession(self._session):
@@ -129,7 +127,7 @@ def opened(
     the other. Raises RuntimeError if MNN does not take the model, or names other inputs and outputs.
     """
     texts = {str(key): str(value) for key, value in settings.items()}
-    model = _Model(partial(_session_at, address, nbytes, texts), threads)
+    model = _Model(partial(_session_at, address, nbytes, texts, threads))
     takes, gives = list(map(str, inputs)), list(map(str, outputs))
     session = model.here().session
     if unknown := sorted(session.inputs.keys() - set(takes)):
@@ -150,19 +148,19 @@ class _Opened(NamedTuple):
 class _Model:
     """A model that is open in the process that runs it, which may be a fork of the one that opened it."""
 
-    def __init__(self, make: Callable[[int], MnnSession], threads: int) -> None:
-        """``make`` opens it for a number of threads."""
+    def __init__(self, make: Callable[[], MnnSession]) -> None:
+        """``make`` opens it."""
         self._make = make
-        self._opened = self._open(threads)
+        self._opened = self._open()
 
     def here(self) -> _Opened:
-        """The model in this process. A fork has it on one thread: MNN believes that those of its parent exist."""
+        """The model in this process."""
         if self._opened.process != os.getpid():
-            self._opened = self._open(1)
+            self._opened = self._open()
         return self._opened
 
-    def _open(self, threads: int) -> _Opened:
-        return _Opened(self._make(threads), Lock(), os.getpid())
+    def _open(self) -> _Opened:
+        return _Opened(self._make(), Lock(), os.getpid())
 
 
 def _session_at(address: int, nbytes: int, settings: Mapping[str, str], threads: int) -> MnnSession:
@@ -173,13 +171,9 @@ def _session_at(address: int, nbytes: int, settings: Mapping[str, str], threads:
             return MnnSession(path, settings, threads)
 
 
-def _check_threads(threads: int) -> None:
-    """Raises RuntimeError in a fork of the process that has MNN's threads: it would wait for them forever."""
-    if threads > 1 and os.getpid() != _process_with_threads():
-        raise RuntimeError(
-            "MNN: its threads are in the process of which this one is a fork: call set_num_threads(1), or start a new "
-            "process"
-        )
+def _threads_here(threads: int) -> int:
+    """``threads``, or 1 in a fork of the process that has MNN's threads: it would wait for them forever."""
+    return threads if threads == 1 or os.getpid() == _process_with_threads() else 1
 
 
 @cache
