@@ -164,6 +164,13 @@ def test_convolution_nchw(size, kernel, stride):
     check(build, expected, floats(1, 12, size, size), floats(20, 12, kernel, kernel), floats(1, 20, 1, 1))
 
 
+def test_the_next_image_of_a_convolution_over_one_column_is_fetched_ahead():
+    """The axis of the lanes is not the last one of the images."""
+    x, w = floats(32, 64, 16, 1), floats(32, 64, 1, 1)
+    assert "llvm.prefetch" in scheduled(op.nn.conv2d, x.shape, w.shape)
+    check(op.nn.conv2d, lambda x, w: np.einsum("ncyx,fcab->nfyx", x, w), x, w)
+
+
 @pytest.mark.parametrize(("channels", "stride"), [(64, 1), (20, 2), (3, 1)])
 def test_depthwise_convolution_nhwc(channels, stride):
     def build(x, w):

@@ -19,6 +19,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build
 from .stage import Expr, Iter, Stage, Var, static, stride, substitute
+from .tiling import Tile
 
 Fetch = Callable[[dict[Var, Expr]], Stmt]
 """Returns for the values of all iterators the statement that fetches a part of the next panel."""
@@ -31,18 +32,18 @@ _READ_TO_KEEP = (0, 3, 1)
 def of_next_panel(
     stage: Stage,
     load: TensorLoad,
+    tile: Tile,
     outer: Sequence[Iter],
     turns: Sequence[Iter],
     share: Expr | int,
-    width: int,
 ) -> Fetch | None:
     """The statement that fetches a part of the next panel of ``load`` in each step of the reduction.
 
     The innermost of the loops ``outer`` goes over panels, and ``turns`` are the loops over one panel. Of each step's
-    part of the panel, each turn fetches ``share`` of its ``width`` elements. None if ``load`` does not read whole
-    panels one after the other.
+    part of the panel, each turn fetches ``share`` of the elements along the lanes of ``tile``. None if ``load`` does
+    not read whole panels one after the other.
     """
-    steps = stage.reduction
+    steps, width = stage.reduction, tile.width
     inside = prod(it.size or 0 for it in steps)
     if not outer or inside == 0:
         return None
@@ -58,10 +59,10 @@ def of_next_panel(
         following = {**values, panel.var: values[panel.var] + 1} | {
             it.var: tirx.const(0, it.var.expr_ty().dtype) for it in steps
         }
-        *indices, _ = (substitute(index, following) for index in load.indices)
-        return build.seq(*(line([*indices, at * share + first]) for first in firsts))
+        return build.seq(*(line({**following, tile.lane.var: at * share + first}) for first in firsts))
 
-    def line(indices: Sequence[Expr]) -> Stmt:
+    def line(values: dict[Var, Expr]) -> Stmt:
+        indices = [substitute(index, values) for index in load.indices]
         place = tirx.address_of(tirx.BufferLoad(load.source, indices))
         return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", place, *_READ_TO_KEEP))
 

@@ -165,7 +165,7 @@ class TileLoops:
             turns = [*rest, replace(rows, var=self.turn) if free else rows]
             share = self.share if free else -(-self.tile.width // prod(it.size or 1 for it in turns))
             self.turns = prod(it.size or 1 for it in rest)
-            self.fetch = prefetch.of_next_panel(self.stage, load, batch, turns, share, self.tile.width)
+            self.fetch = prefetch.of_next_panel(self.stage, load, self.tile, batch, turns, share)
             for lower in self.balanced:
                 lower.fetch = self.fetch
         if self.lower is not None:
