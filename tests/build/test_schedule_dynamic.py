@@ -5,9 +5,10 @@ import re
 import numpy as np
 import pytest
 import tvm
-from schedule_checks import TARGET, WIDE, floats, module, run, scheduled
+from schedule_checks import TARGET, WIDE, built, floats, module, run, scheduled
 from tvm import relax, s_tir, tirx
 from tvm.relax import op
+from tvm.script import tirx as T
 from tvm.tirx import ForKind
 
 from unity_collage.passes.schedule_cpu import ScheduleCPU
@@ -179,6 +180,37 @@ def test_rows_that_are_a_multiple_have_no_code_for_fewer():
     build, shapes, _ = CASES["product of images"]
     script = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes))).script()
     assert "T.unroll" in script and "else:" not in script and "T.min(" in script
+
+
+@T.prim_func(private=True, s_tir=True)
+def _added_product_of_fours(size: T.handle, x_of: T.handle, w: T.Buffer((16, 64), "float32"), y_of: T.handle):
+    """y += x @ w for a number of rows that is a multiple of four."""
+    n = T.int64()
+    _ = T.match_buffer(size, (n,))
+    x, y = T.match_buffer(x_of, (n * 4, 16)), T.match_buffer(y_of, (n * 4, 64))
+    product = T.sblock_alloc_buffer((n * 4, 64))
+    for i, j, k in T.grid(n * 4, T.int64(64), T.int64(16)):
+        with T.sblock("product"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                product[vi, vj] = T.float32(0)
+            product[vi, vj] = product[vi, vj] + x[vi, vk] * w[vk, vj]
+    for i, j in T.grid(n * 4, T.int64(64)):
+        with T.sblock("added"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = y[vi, vj] + product[vi, vj]
+
+
+def test_rows_that_tiles_without_overlap_leave_are_not_taken_for_a_multiple():
+    """20 rows are three tiles of 6 rows, and two rows: a tile of 4 rows would write behind the result."""
+    kernel = built(_added_product_of_fours)
+    w = floats(16, 64)
+    for n in (1, 2, 4, 5, 7):
+        x, around = floats(4 * n, 16), tvm.runtime.tensor(np.ones((4 * n + 8, 64), "float32"))
+        y = around._create_view((4 * n, 64))
+        kernel(*map(tvm.runtime.tensor, (np.ones(n, "float32"), x, w)), y)
+        np.testing.assert_allclose(y.numpy(), x @ w + 1, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(around.numpy()[4 * n :], 1)
 
 
 NORMS = {

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import tvm_ffi
@@ -76,7 +76,7 @@ class TileLoops:
             1,
             (tirx.Var(name, tile.lane.var.ty) for name in ("turn", "share")),
         )
-        self.lower = self._of_fewer_rows()
+        self.lower = self._of_fewer_rows(higher)
         self.balanced = self._of_balanced_rows() if higher is None else []
 
     def _rows_of_tiles(self) -> tuple[int | Expr, Callable[[Expr], Expr]]:
@@ -92,15 +92,18 @@ class TileLoops:
             return turns, lambda first: first
         return turns, lambda first: tirx.min(first, row.extent - height)
 
-    def _of_fewer_rows(self) -> TileLoops | None:
+    def _of_fewer_rows(self, higher: TileLoops | None) -> TileLoops | None:
         """The same with lower tiles, for rows that fill no tile; None if there are no such rows.
 
-        There are none if the number of rows is known, or a multiple of a number that is large enough.
+        There are none if the number of rows is known, or a multiple of a number that is large enough. Tiles that must
+        not overlap get the rows that the tiles of ``higher`` leave.
         """
         row, height = self.tile.row, self.tile.height
         if row is None or row.size is not None or height == 1:
             return None
         factor = tiling.factor(row.extent)
+        if higher is not None and self.exact:
+            factor = gcd(factor, higher.tile.height)
         if factor % height == 0 or (factor > height and not self.exact):
             # Code for fewer rows would run for none only, and TVM finds divisions by zero in it.
             return None
