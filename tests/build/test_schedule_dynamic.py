@@ -213,6 +213,14 @@ def test_rows_that_tiles_without_overlap_leave_are_not_taken_for_a_multiple():
         np.testing.assert_array_equal(around.numpy()[4 * n :], 1)
 
 
+def test_no_rows_that_are_a_multiple():
+    """The number of turns is 0, and divided by to find the height of the tiles: it ended the process."""
+    build, shapes, _ = CASES["product of images"]
+    mod = module(build, shapes, ["int64"] * len(shapes))
+    out = run(mod, np.ones((0, 14, 14, 512), "int64"), np.ones((512, 256), "int64"))[0]
+    assert out.shape == (0, 14, 14, 256)
+
+
 NORMS = {
     "rows": (lambda x: op.nn.softmax(x, axis=-1), [(N, 64)]),
     "channels": (lambda x: op.nn.softmax(x, axis=1), [(N, 5, 7, 7)]),

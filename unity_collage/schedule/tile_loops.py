@@ -178,7 +178,7 @@ class TileLoops:
         """``body`` after the share of the next panel that each turn fetches, where the program must compute it."""
         if self.fetch is None or self.rows[0].size is not None:
             return body
-        turns = tirx.max(self.rows[0].extent, tirx.const(1, self.share.expr_ty().dtype)) * self.turns
+        turns = self.rows[0].extent * self.turns
         return build.seq(build.opaque(self.share, tirx.truncdiv(turns + (self.tile.width - 1), turns)), body)
 
     def _tasks(self, order: Sequence[Iter]) -> int:
@@ -242,12 +242,15 @@ class TileLoops:
         chosen = of(self)
         for lower in self.balanced:
             chosen = tirx.IfThenElse(needed <= lower.tile.height, of(lower), chosen)
-        chosen = self._with_share(chosen)
+        turns = self.rows[0].extent
+        height_of_rows = build.opaque(needed, tirx.truncdiv(row.extent + (turns - 1), turns))
+        chosen = build.seq(height_of_rows, self._with_share(chosen))
         if (fewer := self.lower) is not None:
             few = tiles(lambda stage, at: fewer._from(stage, at, tirx.const(0, turn.expr_ty().dtype)))
             chosen = tirx.IfThenElse(row.extent >= height, chosen, few)
-        turns = tirx.max(self.rows[0].extent, tirx.const(1, turn.expr_ty().dtype))
-        return build.seq(build.opaque(needed, tirx.truncdiv(row.extent + (turns - 1), turns)), chosen)
+        # TVM moves the divisions by the number of turns out of the loops over rows. A maximum with 1 does not help: it
+        # knows that there are turns in the loops, and removes the maximum first.
+        return tirx.IfThenElse(row.extent > 0, chosen, None)
 
     def _at_row(self, stage: Stage, at: Values, row: Expr, lower: TileLoops | None) -> Stmt:
         """The tile that begins at ``row``; if too few rows follow, and ``lower`` is given, these rows in its tiles."""
