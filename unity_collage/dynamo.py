@@ -25,7 +25,7 @@ from .compiler import compile as compile_model
 from .errors import CollageError, ModelError, first_line
 from .frontend.pytorch.export import exported
 from .frontend.pytorch.stored import CHANGES
-from .frontend.pytorch.views import View, views_in
+from .frontend.pytorch.views import ViewOfArgument, views_in
 from .program import Program
 
 _LOG = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class _Part:
 
     place: int
     """The number of the argument."""
-    view: View
+    view: ViewOfArgument
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from .stored import RESULTS
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewOfArgument:
     """A result in the memory of an input."""
 
     source: str
@@ -35,7 +35,7 @@ class View:
         return source.detach().as_strided(self.size, self.stride, source.storage_offset() + self.offset)
 
 
-def views_in(program: ExportedProgram) -> dict[str, View]:
+def views_in(program: ExportedProgram) -> dict[str, ViewOfArgument]:
     """The results that are views of an input, by their names in the graph.
 
     Raises ModelError for a view of another type or of several inputs, and for results that share elements.
@@ -46,7 +46,7 @@ def views_in(program: ExportedProgram) -> dict[str, View]:
     results = [
         spec.arg.name for spec in specs if spec.kind in RESULTS and isinstance(spec.arg, TensorArgument)
     ]
-    views: dict[str, View] = {}
+    views: dict[str, ViewOfArgument] = {}
     for memory, names in _by_memory(results, values).items():
         if memory in inputs:
             views |= {name: _view(name, inputs[memory], values) for name in names}
@@ -64,12 +64,12 @@ def _by_memory(names: Sequence[str], values: dict[str, Any]) -> dict[int, list[s
     return found
 
 
-def _view(name: str, sources: Sequence[str], values: dict[str, Any]) -> View:
+def _view(name: str, sources: Sequence[str], values: dict[str, Any]) -> ViewOfArgument:
     value, source = values[name], values[sources[0]]
     if len(sources) > 1 or value.dtype != source.dtype or not _is_known(value):
         raise ModelError(f"its result {name} is in the memory of {' and '.join(sources)}")
     offset = value.storage_offset() - source.storage_offset()
-    return View(sources[0], tuple(value.shape), value.stride(), offset)
+    return ViewOfArgument(sources[0], tuple(value.shape), value.stride(), offset)
 
 
 def _is_known(value: torch.Tensor) -> bool:
